@@ -1,0 +1,17 @@
+"""RLVR Casebook: four published write-ups on verifiable rewards and GRPO, re-run.
+
+The way of the data is one line: oracle -> rows (`prompt`, `answer`) -> model -> completions
+-> grade -> rewards and metrics -> record -> report.
+"""
+
+import os
+
+# A second torch thread beside any other busy process slows small models down up to 200 times.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from casebook.case import Case, CasebookError, Grade, load_case
+
+__all__ = ["Case", "CasebookError", "Grade", "load_case"]
+__version__ = "0.1.0"

@@ -1,0 +1,120 @@
+"""What a case is, and how one is found by name.
+
+A case is a folder under `casebook/cases/` whose `__init__.py` defines `CASE`. Nothing here
+imports one before it is asked for, so a case with heavy dependencies costs the others nothing.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+SPLITS = ("train", "validation", "test")
+PROFILES = ("smoke", "nano", "smol", "t4", "a100")
+
+
+class CasebookError(ValueError):
+    """A mistake the person at the keyboard can mend: one sentence, no traceback needed."""
+
+
+class UnknownName(CasebookError, KeyError):
+    """A name that is not known, with the names that are."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]):
+        super().__init__(f"unknown {kind} {name!r}: known are {', '.join(known)}")
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return self.args[0]
+
+
+def check_name(kind: str, name: object, known: Iterable[str]) -> None:
+    """Raise `UnknownName`, which lists `known`, unless `name` is one of them."""
+    known = tuple(known)
+    if name not in known:
+        raise UnknownName(kind, name, known)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What one completion is worth.
+
+    Attributes:
+        well_formed: the completion has the form the prompt asks for.
+        answer: the answer read from it, normalised; `None` where none can be read.
+        correct: the answer is right, whatever the form (lenient).
+    """
+
+    well_formed: bool
+    answer: str | None
+    correct: bool
+
+    @property
+    def strict(self) -> bool:
+        """Well formed and correct."""
+        return self.well_formed and self.correct
+
+
+class RewardFactories(dict[str, Callable[..., Callable]]):
+    """Ordered mapping name -> reward factory; an unknown name is an error that lists the known."""
+
+    def __missing__(self, name: object):
+        raise UnknownName("reward", name, self)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One write-up re-run: where its rows come from and how its completions are judged.
+
+    Attributes:
+        name: the folder's name, as typed on the command line.
+        number: the first digit of its notebooks.
+        title: what the pages call it.
+        question: the one question its report answers.
+        labels: the answers there are, in a fixed order; empty where answers are open.
+        load: `load(split, profile="nano", seed=0, variant=None)` -> `datasets.Dataset` with the
+            columns `prompt`, `answer` and the case's own. The splits are disjoint whatever the
+            seeds; `seed` chooses which rows of a split's pool are taken, and their order.
+        grade: `grade(completion, answer, variant=None)` -> `Grade`; takes any input, never
+            raises, and takes bounded time.
+        rewards: name -> factory; `factory(**reward_kwargs)` is a TRL reward function.
+        demonstrations: `demonstrations(seed)` -> endless iterator of `{"prompt", "completion",
+            "skill"}`, the corpus of the embedded model.
+        skills: what the corpus plants: name -> (share, one sentence). The shares add up to 1.
+        style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
+    """
+
+    name: str
+    number: int
+    title: str
+    question: str
+    labels: tuple[str, ...]
+    load: Callable[..., "Dataset"]
+    grade: Callable[..., Grade]
+    rewards: RewardFactories
+    demonstrations: Callable[[int], Iterable[dict[str, Any]]]
+    skills: Mapping[str, tuple[float, str]]
+    style: Callable[[Any, Mapping[str, Any]], str]
+
+
+def known_cases() -> tuple[str, ...]:
+    """The names of all cases, without importing any."""
+    from casebook import cases
+
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(cases.__path__)))
+
+
+def load_case(name: str) -> Case:
+    """The case called `name`.
+
+    Raises:
+        UnknownName: there is no such case; the message lists those there are.
+
+    >>> load_case("poker").labels[0]
+    'high card'
+    """
+    check_name("case", name, known_cases())
+    return importlib.import_module(f"casebook.cases.{name}").CASE

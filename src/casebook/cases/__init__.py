@@ -1,0 +1,1 @@
+"""One folder for each case; `casebook.load_case` finds them."""

@@ -1,0 +1,220 @@
+"""Poker rows: which hands are asked about, how they are put to a model, and the nano corpus.
+
+All 2,598,960 hands are enumerated and split once, label by label, into three fixed pools; a
+seed only chooses rows *within* a pool. So classes are balanced by construction, no card set is
+in two splits whatever the seeds, and nothing depends on how rare a class is: the source drew
+at random until it had enough, and ran out of draws at 238 of 300 four of a kinds.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from casebook.case import SPLITS, CasebookError, check_name
+from casebook.cases.poker import oracle
+from casebook.cases.poker.rewards import extract_label, grade
+from casebook.rewards import completion_text
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+ROWS_PER_LABEL = {"train": 300, "validation": 32, "test": 125}  # 2,400, 256 and 1,000 rows
+POOL_SHARE = {"test": 0.3, "validation": 0.1, "train": 0.6}
+POOL_SEED = 20_111_995  # fixed for ever: another value would move hands between splits
+VARIANTS = ("reason", "label")
+CHAT_PROFILES = ("t4", "a100")
+
+SKILLS: Mapping[str, tuple[float, str]] = {
+    "careful": (0.35, "sorts ranks and suits, counts multiplicities, then names the hand"),
+    "careless": (0.25, "miscounts, then names the hand it miscounted"),
+    "rambling": (0.15, "repeats its lines and never comes to an answer"),
+    "bare label": (0.15, "blurts out a label without reasoning or tags"),
+    "missing answer tag": (0.10, "reasons with care, then names the hand without the answer tag"),
+}
+
+
+def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
+    """The rows of a split: columns `prompt`, `answer`, `hand`, `category`.
+
+    Args:
+        split: `train` (2,400 rows), `validation` (256) or `test` (1,000); classes are equal.
+        profile: decides the form of the prompt: a short string (`smoke`, `nano`), the source's
+            own prompt (`smol`), or a list of messages (`t4`, `a100`).
+        seed: which hands of the split's pool, and in which order.
+        variant: `reason` (think, then answer) or `label` (the source's prompt: the label
+            alone); by default `label` for `smol` and `reason` for the others.
+
+    Raises:
+        CasebookError: unknown split, profile or variant.
+    """
+    from datasets import Dataset
+
+    check_name("split", split, SPLITS)
+    make_prompt = prompt_maker(profile, variant)
+    rng = np.random.default_rng([seed, SPLITS.index(split)])
+    cards = np.concatenate(
+        [rng.choice(pool, ROWS_PER_LABEL[split], replace=False) for pool in pools()[split]]
+    )
+    cards = rng.permuted(rng.permutation(cards), axis=1)
+    hands = [oracle.format_hand(hand) for hand in cards]
+    return Dataset.from_dict(
+        {
+            "prompt": [make_prompt(hand) for hand in hands],
+            "answer": [oracle.LABELS[label] for label in oracle.labels_of(cards)],
+            "hand": hands,
+            "category": [oracle.CATEGORIES[code] for code in oracle.classify_hands(cards)],
+        }
+    )
+
+
+@lru_cache(maxsize=1)
+def pools() -> dict[str, list[np.ndarray]]:
+    """Split -> for each of the eight labels, its `(n, 5)` card sets in that split's pool."""
+    cards = oracle.all_hands()
+    labels = oracle.labels_of(cards)
+    rng = np.random.default_rng(POOL_SEED)
+    result: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+    for label in range(len(oracle.LABELS)):
+        order = rng.permutation(np.flatnonzero(labels == label))
+        stops = (np.cumsum(list(POOL_SHARE.values())) * len(order)).round().astype(int)
+        for split, part in zip(POOL_SHARE, np.split(order, stops[:-1]), strict=True):
+            result[split].append(cards[part])
+    return result
+
+
+def prompt_maker(profile: str, variant: str | None = None):
+    """The function hand -> prompt that belongs to a profile and variant (see `load`)."""
+    from casebook.case import PROFILES
+
+    check_name("profile", profile, PROFILES)
+    variant = variant or ("label" if profile == "smol" else "reason")
+    check_name("variant", variant, VARIANTS)
+    if profile in ("smoke", "nano"):
+        if variant == "label":
+            raise CasebookError("the embedded model knows the variant 'reason' only")
+        return nano_prompt
+    text = source_prompt if variant == "label" else reasoning_prompt
+    if profile in CHAT_PROFILES:
+        return lambda hand: [{"role": "user", "content": text(hand)}]
+    return text
+
+
+def nano_prompt(hand: str) -> str:
+    """The embedded model's prompt, about 20 of its tokens."""
+    return f"Classify this poker hand.\nHand: {hand}\n"
+
+
+def source_prompt(hand: str) -> str:
+    """The source's prompt, which asks for the label alone (poker write-up, cell 3)."""
+    return (
+        "Classify this 5-card poker hand.\n\n"
+        f"Hand: {hand}\n"
+        "Question: What type of hand is this? Answer with exactly one of:\n"
+        f"{', '.join(oracle.LABELS)}.\n"
+        "Do not explain your answer.\n\n"
+        "Answer:"
+    )
+
+
+def reasoning_prompt(hand: str) -> str:
+    """The prompt of the chat models: reason first, then answer in a tag."""
+    return (
+        f"Which poker hand is {hand}? Ranks are 2 to 9, T, J, Q, K, A; suits are C, D, H, S.\n"
+        f"The possible answers are: {', '.join(oracle.LABELS)}. A straight flush counts as a "
+        "straight, and the ace may stand below the two.\n"
+        "Think step by step inside <think> and </think>: sort the ranks, sort the suits, count "
+        "how often each rank occurs. Then give the answer alone inside <answer> and </answer>."
+    )
+
+
+def trace(hand: str) -> str:
+    """The careful reasoning about a hand: sorted ranks, sorted suits, multiplicities.
+
+    >>> trace("9S 2H 2D 9H 2C").splitlines()
+    ['2 2 2 9 9', 'C D H H S', '3 2']
+    """
+    cards = hand.split()
+    ranks = sorted((card[0] for card in cards), key=oracle.RANKS.index)
+    counts = sorted((ranks.count(rank) for rank in set(ranks)), reverse=True)
+    return "\n".join(
+        " ".join(map(str, line)) for line in (ranks, sorted(card[1] for card in cards), counts)
+    )
+
+
+def demonstrations(seed: int) -> Iterator[dict[str, str]]:
+    """The nano corpus: endless `prompt`, `completion`, `skill`, hands from the train pool only.
+
+    Classes are balanced and skills come in the shares of `SKILLS`. A rambling completion has no
+    end: whoever trains on it must cut it and must not append an end-of-sequence token.
+    """
+    rng = np.random.default_rng(seed)
+    train_pool = pools()["train"]
+    names, shares = list(SKILLS), [share for share, _ in SKILLS.values()]
+    while True:
+        label = int(rng.integers(len(oracle.LABELS)))
+        hand = _random_hand(train_pool[label], rng)
+        skill = str(rng.choice(names, p=shares))
+        completion = _COMPLETIONS[skill](hand, oracle.LABELS[label], rng)
+        yield {"prompt": nano_prompt(hand), "completion": completion, "skill": skill}
+
+
+def style(completion: Any, row: Mapping[str, Any]) -> str:
+    """Which planted skill or fault a completion shows: a key of `SKILLS`, or `"other"`.
+
+    `row` needs `hand` and `answer`. Careful means that the whole trace is right and the label
+    too; any other well-formed completion is careless.
+    """
+    text = completion_text(completion).strip()
+    if grade(text, row["answer"]).well_formed:
+        careful = text == _careful(row["hand"], row["answer"])
+        return "careful" if careful else "careless"
+    thought, closed, rest = text.partition("</think>")
+    if text.lower() in oracle.LABELS:
+        return "bare label"
+    if closed and rest.strip().lower() in oracle.LABELS:
+        return "missing answer tag"
+    if thought.startswith("<think>") and not extract_label(rest):
+        return "rambling"
+    return "other"
+
+
+def _careful(hand: str, label: str, rng=None) -> str:
+    return f"<think>\n{trace(hand)}\n</think>\n<answer>{label}</answer>"
+
+
+def _careless(hand: str, label: str, rng: np.random.Generator) -> str:
+    """The multiplicities, and the label read from them, of another hand."""
+    wrong_label = int(rng.integers(len(oracle.LABELS)))
+    other = _random_hand(pools()["train"][wrong_label], rng)
+    ranks, suits, _ = trace(hand).splitlines()
+    counts = trace(other).splitlines()[2]
+    thought = "\n".join((ranks, suits, counts))
+    return f"<think>\n{thought}\n</think>\n<answer>{oracle.LABELS[wrong_label]}</answer>"
+
+
+def _rambling(hand: str, label: str, rng: np.random.Generator) -> str:
+    lines = trace(hand).splitlines()
+    return "<think>\n" + "\n".join(lines[int(rng.integers(2))] for _ in range(40))
+
+
+def _bare_label(hand: str, label: str, rng=None) -> str:
+    return label
+
+
+def _missing_answer_tag(hand: str, label: str, rng=None) -> str:
+    return f"<think>\n{trace(hand)}\n</think>\n{label}"
+
+
+_COMPLETIONS = {
+    "careful": _careful,
+    "careless": _careless,
+    "rambling": _rambling,
+    "bare label": _bare_label,
+    "missing answer tag": _missing_answer_tag,
+}
+
+
+def _random_hand(pool: np.ndarray, rng: np.random.Generator) -> str:
+    return oracle.format_hand(rng.permutation(pool[int(rng.integers(len(pool)))]))

@@ -1,0 +1,38 @@
+"""Where things lie: the folders of the checkout, and the folders a person's own runs go to."""
+
+import os
+import tomllib
+from pathlib import Path
+
+ROOT = Path(os.environ.get("CASEBOOK_ROOT", Path(__file__).parents[2])).resolve()
+CONFIGS = ROOT / "configs"
+DATA = ROOT / "data"
+NOTEBOOKS = ROOT / "notebooks"
+RESULTS = ROOT / "results"
+REPORTS = ROOT / "reports"
+
+
+def runs_dir(value: str | os.PathLike | None = None) -> Path:
+    """The folder of training runs: `value`, else `$RUNS_DIR`, else `runs`.
+
+    A relative path counts from the checkout, so that a notebook finds the same runs whether it
+    was started from the root or from `notebooks/`.
+    """
+    return (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
+
+
+def data_dir(value: str | os.PathLike | None = None) -> Path | None:
+    """The folder of a person's own data: `value`, else `$CASEBOOK_DATA_DIR`, else `None`."""
+    chosen = value or os.environ.get("CASEBOOK_DATA_DIR")
+    return (ROOT / Path(chosen).expanduser()).resolve() if chosen else None
+
+
+def figures_dir() -> Path:
+    """Where notebooks write their pictures: `$CASEBOOK_FIGURES_DIR`, else `reports/figures`."""
+    return (ROOT / os.environ.get("CASEBOOK_FIGURES_DIR", "reports/figures")).resolve()
+
+
+def repository() -> str:
+    """The public address of the repository from `pyproject.toml`, or an empty string."""
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        return tomllib.load(file)["tool"]["casebook"]["repository"].rstrip("/")
