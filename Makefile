@@ -1,0 +1,125 @@
+# Every command of the casebook. `make` alone lists them.
+#
+#   CASE=poker           one case (or `start`, the notebooks before the cases); default: all
+#   PROFILE=nano         which model and budget; default: nano
+#   JOBS=2               how many cases run at once
+#   TORCH_INDEX=<url>    another package index for torch, for example the one of its CPU builds
+#   PYTHON=<path>        the Python that .venv is made with; default: the first one that fits
+#   UNSLOTH=1            `make test` also installs Unsloth's CPU backend and tests with it
+
+CASE ?= all
+PROFILE ?= nano
+JOBS ?= 2
+TORCH_INDEX ?=
+UNSLOTH ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# One thread a process: a second one beside another busy process can be 200 times slower.
+# The embedded models need no hub; `HF_HUB_OFFLINE=0 make ...` lets the other profiles fetch theirs.
+export OMP_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+INSTALLED := .venv/installed
+UNSLOTH_INSTALLED := .venv-unsloth/installed
+CASEBOOK := .venv/bin/casebook
+PYTEST := .venv/bin/python -m pytest -n 2
+CASES = $(if $(filter all,$(CASE)),$(notdir $(wildcard configs/*)),$(CASE))
+
+FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c '$(FITS)' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help
+help:
+	@echo 'make reports     run every notebook and write reports/index.html'
+	@echo 'make test        all tests'
+	@echo 'make test-quick  the tests that take seconds'
+	@echo 'make lab         open the notebooks in JupyterLab'
+	@echo 'make site        the pages from the committed notebooks, without running them'
+	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'
+	@echo 'make nano        build the embedded base models again'
+	@echo 'make experiments the recorded experiments under results/; resumes'
+	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
+	@echo 'make clean       remove the environments and reports/, keep runs/'
+	@echo
+	@sed -n 's/^#  /  /p' Makefile
+
+.PHONY: reports
+reports: $(INSTALLED)
+	@$(CASEBOOK) site
+	@echo 'Readable now, from the committed notebooks: $(CURDIR)/reports/index.html'
+	@status=0; \
+	$(CASEBOOK) execute $(CASE) --profile $(PROFILE) --jobs $(JOBS) --site || status=$$?; \
+	echo 'Pages: $(CURDIR)/reports/index.html'; exit $$status
+
+.PHONY: test test-quick
+test: $(INSTALLED) $(if $(UNSLOTH),$(UNSLOTH_INSTALLED))
+	.venv/bin/ruff check .
+	$(PYTEST)
+
+test-quick: $(INSTALLED)
+	.venv/bin/ruff check .
+	$(PYTEST) -m 'not slow'
+
+.PHONY: lab site notebooks nano experiments
+lab: $(INSTALLED)
+	.venv/bin/jupyter lab notebooks
+
+site: $(INSTALLED)
+	@$(CASEBOOK) site
+
+notebooks: $(INSTALLED)
+	$(CASEBOOK) execute $(CASE) --in-place --jobs $(JOBS)
+
+nano: $(INSTALLED)
+	for case in $(CASES); do $(CASEBOOK) nano build $$case; done
+
+experiments: $(INSTALLED)
+	for case in $(CASES); do $(CASEBOOK) experiments $$case; done
+
+# The environment: everything in requirements.txt at exactly those versions, then the package.
+
+$(INSTALLED): requirements.txt pyproject.toml
+	@test -n '$(PYTHON)' || { echo 'No Python 3.11, 3.12 or 3.13 with venv was found. Install' \
+		'one (Debian and Ubuntu: apt install python3-venv) or name it:' \
+		'make PYTHON=<path to python>' >&2; exit 1; }
+	@'$(PYTHON)' -c '$(FITS)' || { echo '$(PYTHON) does not fit: the casebook needs' \
+		'Python 3.11, 3.12 or 3.13 with venv.' >&2; exit 1; }
+	@echo 'Installing the pinned requirements into .venv (one to three minutes, and the download) ...'
+	@'$(PYTHON)' -m venv .venv
+	@.venv/bin/python -m pip install -q -r requirements.txt \
+		$(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)')
+	@.venv/bin/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Importing Unsloth rewrites TRL's trainers, so it has an environment of its own: an empty one
+# that sees the packages of .venv, plus Unsloth without its GPU requirements.
+.PHONY: unsloth-cpu
+unsloth-cpu: $(UNSLOTH_INSTALLED)
+
+$(UNSLOTH_INSTALLED): $(INSTALLED) requirements-gpu-cu12.txt
+	@echo 'Installing Unsloth and its CPU backend into .venv-unsloth ...'
+	@.venv/bin/python -m venv --clear --without-pip .venv-unsloth
+	@main=$$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	own=$$(.venv-unsloth/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	echo "import site; site.addsitedir('$$main')" > "$$own/casebook-venv.pth"
+	@.venv/bin/python -m pip --python .venv-unsloth/bin/python install -q --no-deps \
+		$$(grep '^unsloth' requirements-gpu-cu12.txt)
+	@touch $@
+
+environment.yml: requirements.txt
+	@{ echo '# Written by `make environment.yml` from requirements.txt; change the pins there.'; \
+	echo '# conda env create -f environment.yml && conda run -n casebook pip install --no-deps -e .'; \
+	printf '%s\n' 'name: casebook' 'channels:' '  - conda-forge' 'dependencies:' \
+		'  - python>=3.11,<3.14' '  - pip' '  - pip:'; \
+	sed -n 's/^[A-Za-z]/      - &/p' requirements.txt; } > $@
+
+.PHONY: clean
+clean:
+	rm -rf .venv .venv-unsloth reports .pytest_cache .ruff_cache .hypothesis \
+		unsloth_compiled_cache src/*.egg-info
