@@ -1,0 +1,215 @@
+"""What a completion about a poker hand is worth: the answer's grammar, the grade, the rewards.
+
+Two questions are kept apart. *Well formed*: has the completion the form the prompt asks for?
+
+    reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
+    label:   LABEL, perhaps with a full stop                   and nothing else
+
+*Correct*: is the answer read from it right, whatever the form? What is read, and what is not:
+
+1. the content of the last closed answer block, if it names exactly one category;
+2. else the text after the last `</think>`, or the whole text where there is none, if that does.
+
+A category is named by its words in any case, between word boundaries, with white space or
+hyphens between them; the longest name wins, so `straight flush` and `royal flush` are not read
+as `flush`. They are categories but not among the eight labels, so on their own they are no
+answer. Naming two different categories is no answer either: a model that recites the labels
+has not chosen one. The reading is by words, so "not a flush" is read as `flush`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from casebook.case import CasebookError, Grade, RewardFactories, check_name
+from casebook.cases.poker.oracle import CATEGORIES, LABELS
+from casebook.rewards import (
+    Reward,
+    completion_text,
+    last_block,
+    repetition_penalty,
+    tag_blocks,
+    tag_format,
+)
+
+TAGS = ("think", "answer")
+VARIANTS = ("reason", "label")
+
+# The poker write-up's weights. With advantages divided by the group's standard deviation they
+# have no effect: all completions of a group share one right answer, hence one weight.
+CLASS_WEIGHTS: Mapping[str, float] = {
+    "high card": 1.0,
+    "one pair": 1.0,
+    "two pair": 1.5,
+    "three of a kind": 2.0,
+    "straight": 2.0,
+    "flush": 2.0,
+    "full house": 2.5,
+    "four of a kind": 3.0,
+}
+
+_NAME = re.compile(
+    r"\b(?:{})\b".format(
+        "|".join(name.replace(" ", r"[\s-]+") for name in sorted(CATEGORIES, key=len, reverse=True))
+    )
+)
+
+
+def extract_label(text: Any) -> str | None:
+    """The one label a completion gives as its answer, whatever its form, or `None`.
+
+    `text` is a string or a list of messages; anything else gives `None`. The rules stand at the
+    top of this module.
+
+    >>> extract_label("<think>five hearts</think> It is a Flush.")
+    'flush'
+    >>> extract_label("<answer>flush or straight</answer>") is None
+    True
+    """
+    text = completion_text(text).lower()
+    block = last_block(text, "answer")
+    label = _only_label(block) if block is not None else None
+    return label or _only_label(text.rpartition("</think>")[2])
+
+
+def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
+    """The grade of one completion; `answer` is the right label.
+
+    Takes any completion and any answer and never raises for them; time is linear in the
+    completion's length.
+
+    Args:
+        completion: a string or a list of messages; anything else is an empty completion.
+        answer: one of `LABELS`, in any case; for anything else no completion is correct.
+        variant: which form is well formed: `"reason"` (also `None`) or `"label"`.
+
+    Raises:
+        UnknownName: unknown variant.
+
+    >>> grade("<think>2 2 9 9 K</think><answer>two pair</answer>", "two pair")
+    Grade(well_formed=True, answer='two pair', correct=True)
+    >>> grade("Two pair.", "two pair")
+    Grade(well_formed=False, answer='two pair', correct=True)
+    """
+    text = completion_text(completion)
+    label = extract_label(text)
+    gold = answer.strip().lower() if isinstance(answer, str) else None
+    return Grade(_well_formed(text, variant), label, label is not None and label == gold)
+
+
+def correct(strict: bool = False, variant: str | None = None) -> Reward:
+    """1.0 for the right answer, else 0.0; with `strict`, only in a well-formed completion.
+
+    >>> correct()(["flush", "straight"], answer=["flush", "flush"])
+    [1.0, 0.0]
+    """
+    _check_options(strict, variant)
+
+    def correct(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
+        return [
+            float(_counts(grade(completion, gold, variant), strict))
+            for completion, gold in zip(completions, answer, strict=True)
+        ]
+
+    return correct
+
+
+def class_weighted(
+    weights: Mapping[str, float] | None = None, strict: bool = False, variant: str | None = None
+) -> Reward:
+    """The right answer's class weight, else 0.0: the poker write-up's reward.
+
+    Args:
+        weights: label -> weight; labels left out keep the source's weight (`CLASS_WEIGHTS`).
+        strict: reward well-formed completions only.
+        variant: which form is well formed, as in `grade`.
+
+    Raises:
+        CasebookError: unknown label or variant, or a weight that is negative or not a number.
+
+    >>> class_weighted()(["full house", "flush"], answer=["full house", "straight"])
+    [2.5, 0.0]
+    """
+    _check_options(strict, variant)
+    if not isinstance(weights, Mapping | None):
+        raise CasebookError(f"weights must map labels to numbers, not {weights!r}")
+    table = {**CLASS_WEIGHTS, **(weights or {})}
+    for label, weight in table.items():
+        check_name("label", label, LABELS)
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or not 0 <= weight < math.inf:
+            raise CasebookError(f"the weight of {label!r} must be zero or more, not {weight!r}")
+
+    def class_weighted(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
+        grades = (
+            grade(completion, gold, variant)
+            for completion, gold in zip(completions, answer, strict=True)
+        )
+        return [float(table[g.answer]) if _counts(g, strict) else 0.0 for g in grades]
+
+    return class_weighted
+
+
+def answer_grammar(variant: str | None = None) -> Reward:
+    """1.0 where the answer is exactly one of the eight labels, right or wrong; else 0.0.
+
+    For `reason` (also `None`) there must be one answer block with a label and nothing else in
+    it, whatever surrounds the block; for `label` the whole completion must be a label.
+
+    >>> answer_grammar()(["so: <answer> Flush </answer>", "<answer>a flush</answer>"])
+    [1.0, 0.0]
+    """
+    _check_options(False, variant)
+
+    def answer_grammar(completions: Iterable[Any], **columns) -> list[float]:
+        texts = map(completion_text, completions)
+        if variant == "label":
+            return [float(_well_formed(text, variant)) for text in texts]
+        return [float(_one_answer_block(text)) for text in texts]
+
+    return answer_grammar
+
+
+REWARDS = RewardFactories(
+    correct=correct,
+    class_weighted=class_weighted,
+    tag_format=tag_format,
+    answer_grammar=answer_grammar,
+    repetition=repetition_penalty,
+)
+
+
+def _only_label(text: str) -> str | None:
+    """The label that lower-case `text` names, if it names exactly one category."""
+    found = None
+    for match in _NAME.finditer(text):
+        name = " ".join(match[0].replace("-", " ").split())
+        if found not in (None, name):
+            return None
+        found = name
+    return found if found in LABELS else None
+
+
+def _well_formed(text: str, variant: str | None) -> bool:
+    check_name("variant", variant or "reason", VARIANTS)
+    if variant == "label":
+        return text.strip().removesuffix(".").lower() in LABELS
+    blocks = tag_blocks(text, TAGS)
+    return blocks is not None and blocks[1].strip().lower() in LABELS
+
+
+def _one_answer_block(text: str) -> bool:
+    block = last_block(text, "answer")
+    once = text.count("<answer>") == text.count("</answer>") == 1
+    return once and block is not None and block.strip().lower() in LABELS
+
+
+def _counts(grade: Grade, strict: bool) -> bool:
+    return grade.strict if strict else grade.correct
+
+
+def _check_options(strict: bool, variant: str | None) -> None:
+    if not isinstance(strict, bool):
+        raise CasebookError(f"strict must be true or false, not {strict!r}")
+    check_name("variant", variant or "reason", VARIANTS)
