@@ -1,0 +1,103 @@
+"""Sphinx settings of the site; `casebook site` assembles the sources and calls Sphinx."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util import logging
+
+from casebook import __version__, paths, site
+from casebook.case import CasebookError
+
+project = "RLVR Casebook"
+author = "The RLVR Casebook authors"
+copyright = "The RLVR Casebook authors, Apache-2.0"
+version = release = __version__
+
+extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
+root_doc = "index"
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+myst_dmath_double_inline = True
+nb_execution_mode = "off"  # papermill is the one executor
+nb_merge_streams = True
+nb_ipywidgets_js = {}
+
+html_theme = "sphinx_book_theme"
+html_title = "RLVR Casebook"
+html_math_renderer = "mathml"
+html_static_path = ["_static", str(site.TEMPLATES / "fonts"), str(site.TEMPLATES / "math.css")]
+html_css_files = ["math.css", "casebook.css"]
+html_sourcelink_suffix = ""
+html_show_sphinx = False
+html_theme_options = {
+    "home_page_in_toc": True,
+    "show_navbar_depth": 2,
+    "show_toc_level": 2,
+    "use_fullscreen_button": False,
+    "toc_title": "On this page",
+}
+if address := paths.repository():
+    html_theme_options |= {
+        "repository_url": address,
+        "use_repository_button": True,
+        "repository_branch": "main",
+        "path_to_docs": "notebooks",
+        "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    }
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (formula, None), (displayed_formula, None))
+    app.connect("builder-inited", keep_pictures_inside, priority=900)
+    app.connect("doctree-read", describe_pictures)
+    return {"parallel_read_safe": True}
+
+
+def formula(writer, node):
+    writer.body.append(as_mathml(node, block=False))
+    raise nodes.SkipNode
+
+
+def displayed_formula(writer, node):
+    for name in node.get("ids", []):
+        writer.body.append(f'<span id="{name}"></span>')
+    writer.body.append(as_mathml(node, block=True))
+    raise nodes.SkipNode
+
+
+def as_mathml(node, block):
+    try:
+        return site.mathml(node.astext(), block)
+    except CasebookError as error:
+        logging.getLogger(__name__).warning(str(error), location=node)
+        return ""
+
+
+def keep_pictures_inside(app):
+    """MyST-NB would write its pictures beside the output folder."""
+    inside = str(Path(app.doctreedir) / "pictures")
+    app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=inside)
+
+
+def describe_pictures(app, doctree):
+    """Give pictures the alternative text of their output's metadata, which MyST-NB leaves out.
+
+    MyST-NB names the file of a picture by the hash of its bytes; that is how they are matched.
+    """
+    source = Path(app.env.doc2path(app.env.docname))
+    if source.suffix != ".ipynb":
+        return
+    texts = {}
+    for cell in json.loads(source.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            for kind, about in output.get("metadata", {}).items():
+                if kind in ("image/png", "image/jpeg") and "alt" in about:
+                    data = output["data"][kind]
+                    picture = base64.b64decode("".join(data))
+                    texts[hashlib.sha256(picture).hexdigest()] = about["alt"]
+    for image in doctree.findall(nodes.image):
+        if (name := Path(image["uri"]).stem) in texts:
+            image["alt"] = texts[name]
