@@ -82,7 +82,8 @@ class Case:
             raises, and takes bounded time.
         rewards: name -> factory; `factory(**reward_kwargs)` is a TRL reward function.
         demonstrations: `demonstrations(seed)` -> endless iterator of `{"prompt", "completion",
-            "skill"}`, the corpus of the embedded model.
+            "skill", "ends"}`, the corpus of the embedded model; `ends` is false for a completion
+            that breaks off.
         skills: what the corpus plants: name -> (share, one sentence). The shares add up to 1.
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
     """

@@ -136,7 +136,8 @@ def collate(tokenizer: PreTrainedTokenizerFast, rows: list[dict]) -> dict[str, t
     sequences = []
     for row in rows:
         prompt = tokenizer(row["prompt"]).input_ids
-        completion = tokenizer(row["completion"]).input_ids + [tokenizer.eos_token_id]
+        completion = tokenizer(row["completion"]).input_ids
+        completion += [tokenizer.eos_token_id] * row["ends"]
         sequences.append(((prompt + completion)[:MAX_LENGTH], len(prompt)))
     length = max(len(ids) for ids, _ in sequences)
     shape = (len(rows), length)

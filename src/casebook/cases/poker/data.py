@@ -27,9 +27,9 @@ VARIANTS = ("reason", "label")
 CHAT_PROFILES = ("t4", "a100")
 
 SKILLS: Mapping[str, tuple[float, str]] = {
-    "careful": (0.35, "sorts ranks and suits, counts multiplicities, then names the hand"),
-    "careless": (0.25, "miscounts, then names the hand it miscounted"),
-    "rambling": (0.15, "repeats its lines and never comes to an answer"),
+    "careful": (0.42, "sorts ranks and suits, counts multiplicities, then names the hand"),
+    "careless": (0.20, "miscounts, then names the hand it miscounted"),
+    "rambling": (0.13, "repeats its lines and never comes to an answer"),
     "bare label": (0.15, "blurts out a label without reasoning or tags"),
     "missing answer tag": (0.10, "reasons with care, then names the hand without the answer tag"),
 }
@@ -143,11 +143,11 @@ def trace(hand: str) -> str:
     )
 
 
-def demonstrations(seed: int) -> Iterator[dict[str, str]]:
-    """The nano corpus: endless `prompt`, `completion`, `skill`, hands from the train pool only.
+def demonstrations(seed: int) -> Iterator[dict[str, Any]]:
+    """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from the train pool only.
 
-    Classes are balanced and skills come in the shares of `SKILLS`. A rambling completion has no
-    end: whoever trains on it must cut it and must not append an end-of-sequence token.
+    Classes are balanced and skills come in the shares of `SKILLS`. Where `ends` is false, the
+    completion breaks off: no end-of-sequence token belongs after it.
     """
     rng = np.random.default_rng(seed)
     train_pool = pools()["train"]
@@ -157,7 +157,12 @@ def demonstrations(seed: int) -> Iterator[dict[str, str]]:
         hand = _random_hand(train_pool[label], rng)
         skill = str(rng.choice(names, p=shares))
         completion = _COMPLETIONS[skill](hand, oracle.LABELS[label], rng)
-        yield {"prompt": nano_prompt(hand), "completion": completion, "skill": skill}
+        yield {
+            "prompt": nano_prompt(hand),
+            "completion": completion,
+            "skill": skill,
+            "ends": skill != "rambling",
+        }
 
 
 def style(completion: Any, row: Mapping[str, Any]) -> str:
@@ -196,7 +201,7 @@ def _careless(hand: str, label: str, rng: np.random.Generator) -> str:
 
 def _rambling(hand: str, label: str, rng: np.random.Generator) -> str:
     lines = trace(hand).splitlines()
-    return "<think>\n" + "\n".join(lines[int(rng.integers(2))] for _ in range(40))
+    return "<think>\n" + "\n".join(lines[int(rng.integers(2))] for _ in range(7))
 
 
 def _bare_label(hand: str, label: str, rng=None) -> str:

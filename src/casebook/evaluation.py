@@ -1,0 +1,316 @@
+"""Generate, grade, summarise: the one harness for base and tuned models.
+
+Same prompts, same decoding, same grader. *Greedy* shows what a model thinks most likely,
+*sampled* what it does at the temperature it is trained at; *strict* wants the form as well as
+the right answer, *lenient* only the answer. Intervals resample prompts, never completions: the
+eight samples of one prompt are not eight independent observations.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import set_seed
+
+from casebook.case import Case, CasebookError, load_case
+from casebook.models import load_base, load_saved, read_settings
+from casebook.records import provenance
+from casebook.stats import mean_interval
+
+BATCH = 256  # completions generated together
+NO_ANSWER = "none"  # the column for completions in which no answer can be read
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Graded completions of one model on one split.
+
+    Attributes:
+        rows: one completion a row: the dataset's columns, `row` (its index), `decoding`
+            (`greedy` or `sample`), `sample` (its number), `completion`, `tokens` (with the
+            end-of-sequence token), `truncated`, `well_formed`, `extracted`, `correct`, `strict`.
+        labels: the case's labels.
+        drift: the mean k3 estimate, in nats a token, of how far the model has moved from
+            its base, on its own samples; `None` where it was not asked for.
+    """
+
+    rows: pd.DataFrame
+    labels: tuple[str, ...]
+    drift: float | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Figures with 95 % intervals, and the label tables of the sampled completions."""
+        greedy, sampled = self.decoded("greedy"), self.decoded("sample")
+        main = sampled if len(sampled) else greedy
+        figures = {
+            "greedy_accuracy": _figure(greedy, "strict"),
+            "sampled_accuracy": _figure(sampled, "strict"),
+            "lenient_accuracy": _figure(main, "correct"),
+            "well_formed": _figure(main, "well_formed"),
+            "mean_completion_tokens": _figure(main, "tokens"),
+            "truncated": _figure(main, "truncated"),
+        }
+        figures = {name: figure for name, figure in figures.items() if figure}
+        if self.drift is not None:
+            figures["kl_from_base"] = self.drift
+        if self.labels:
+            figures |= {
+                "per_class": {
+                    label: _figure(main[main["answer"] == label], "strict")
+                    for label in self.labels
+                    if (main["answer"] == label).any()
+                },
+                "confusion": self.confusion().to_numpy().tolist(),
+                "label_histogram": dict(Counter(main["extracted"].fillna(NO_ANSWER))),
+            }
+        return figures
+
+    def decoded(self, decoding: str) -> pd.DataFrame:
+        """The rows of one way of decoding, `greedy` or `sample`."""
+        return self.rows[self.rows["decoding"] == decoding]
+
+    def confusion(self, decoding: str = "sample") -> pd.DataFrame:
+        """Counts: true label (rows) by extracted answer (columns, the last one `none`)."""
+        rows = self.decoded(decoding)
+        rows = rows if len(rows) else self.rows
+        table = pd.crosstab(rows["answer"], rows["extracted"].fillna(NO_ANSWER))
+        return table.reindex(
+            index=list(self.labels), columns=[*self.labels, NO_ANSWER], fill_value=0
+        )
+
+
+def evaluate(
+    model: Any,
+    tokenizer: Any,
+    case: str | Case,
+    split: str = "test",
+    profile: str = "nano",
+    limit: int | None = None,
+    samples: int = 8,
+    seed: int = 0,
+    variant: str | None = None,
+    greedy: bool = True,
+    drift: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Generate and grade completions for a split, greedily and `samples` times sampled.
+
+    Args:
+        model: a causal language model; put into `eval` mode for the time being.
+        tokenizer: its tokenizer.
+        case: a case or its name.
+        split: `train`, `validation` or `test`; always the same rows, whatever the seed.
+        profile: decides prompt, completion length and temperature, as in training.
+        limit: only the first so many rows (they are shuffled); `None` or 0: all.
+        samples: completions sampled for each prompt; 0 for greedy only.
+        seed: of the sampling.
+        variant: of the prompt; the profile's own by default.
+        greedy: whether to decode greedily as well.
+        drift: whether to measure how far the model has moved from its base (adapters only).
+        progress: called with completions done and to do, after each batch.
+
+    Raises:
+        CasebookError: unknown names, a negative `limit` or `samples`, or nothing to decode.
+
+    The intervals are of the given rows; those of a training method also need its seeds.
+    """
+    case = load_case(case) if isinstance(case, str) else case
+    settings = read_settings(case.name, profile)
+    variant = variant or settings["variant"]
+    if (limit or 0) < 0 or samples < 0 or not (greedy or samples):
+        raise CasebookError("limit and samples must not be negative, and something be decoded")
+    data = case.load(split, profile=profile, variant=variant)
+    data = data.select(range(min(limit or len(data), len(data))))
+    jobs = [(i, "greedy", 0) for i in range(len(data)) if greedy]
+    jobs += [(i, "sample", k) for i in range(len(data)) for k in range(samples)]
+
+    was_training = model.training
+    model.eval()
+    set_seed(seed)
+    completions: list[dict[str, Any]] = []
+    try:
+        for batch, sampled in _batches(jobs):
+            prompts = [data[row]["prompt"] for row, _, _ in batch]
+            completions += generate(
+                model,
+                tokenizer,
+                prompts,
+                max_new_tokens=settings["max_completion_length"],
+                temperature=settings["temperature"] if sampled else None,
+                top_p=settings["top_p"],
+                top_k=settings["top_k"],
+            )
+            if progress:
+                progress(len(completions), len(jobs))
+        moved = _drift(model, completions) if drift and hasattr(model, "disable_adapter") else None
+    finally:
+        model.train(was_training)
+
+    rows = []
+    for (index, decoding, sample), completion in zip(jobs, completions, strict=True):
+        row = data[index]
+        grade = case.grade(completion["completion"], row["answer"], variant=variant)
+        rows.append(
+            {
+                **row,
+                "row": index,
+                "decoding": decoding,
+                "sample": sample,
+                "completion": completion["completion"],
+                "tokens": completion["tokens"],
+                "truncated": completion["truncated"],
+                "well_formed": grade.well_formed,
+                "extracted": grade.answer,
+                "correct": grade.correct,
+                "strict": grade.strict,
+            }
+        )
+    return Evaluation(pd.DataFrame(rows), case.labels, moved)
+
+
+def generate(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[str | list[dict]],
+    max_new_tokens: int,
+    temperature: float | None = None,
+    top_p: float = 1.0,
+    top_k: int = 0,
+) -> list[dict[str, Any]]:
+    """Complete prompts, strings or message lists: `completion`, `tokens`, `truncated`, `ids`.
+
+    `temperature=None` decodes greedily. `ids` are the prompt's and the completion's token ids.
+    """
+    texts = [
+        prompt
+        if isinstance(prompt, str)
+        else tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        for prompt in prompts
+    ]
+    inputs = tokenizer(
+        texts, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False
+    ).to(model.device)
+    sampling = (
+        {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": top_k}
+        if temperature is not None
+        else {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+    )
+    with torch.inference_mode():
+        sequences = model.generate(
+            **inputs,
+            **sampling,
+            max_new_tokens=max_new_tokens,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    start = inputs["input_ids"].shape[1]
+    results = []
+    for mask, prompt_ids, ids in zip(
+        inputs["attention_mask"], inputs["input_ids"], sequences[:, start:], strict=True
+    ):
+        ended = (ids == tokenizer.eos_token_id).nonzero()
+        length = int(ended[0]) + 1 if len(ended) else len(ids)
+        results.append(
+            {
+                "completion": tokenizer.decode(ids[:length], skip_special_tokens=True),
+                "tokens": length,
+                "truncated": not len(ended),
+                "ids": (prompt_ids[mask.bool()].tolist(), ids[:length].tolist()),
+            }
+        )
+    return results
+
+
+def evaluate_to_record(
+    case: str,
+    model_path: str | Path | None = None,
+    profile: str = "nano",
+    split: str = "test",
+    limit: int | None = None,
+    samples: int = 8,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Evaluate a saved policy, or the profile's base model, and say where the figures came from.
+
+    Returns:
+        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `provenance` and
+        `figures`, the `Evaluation.summary()`.
+    """
+    settings = read_settings(case, profile)
+    if model_path is None:
+        model, tokenizer = load_base(settings)
+    else:
+        model, tokenizer, card = load_saved(model_path)
+        if (card["case"], card["profile"]) != (case, profile):
+            raise CasebookError(
+                f"{model_path} was trained for {card['case']}/{card['profile']}, "
+                f"not for {case}/{profile}"
+            )
+    evaluation = evaluate(
+        model, tokenizer, case, split, profile, limit, samples, seed, progress=progress
+    )
+    return {
+        "case": case,
+        "profile": profile,
+        "variant": settings["variant"],
+        "split": split,
+        "samples": samples,
+        "seed": seed,
+        "model": str(model_path or settings["model_name_or_path"]),
+        "provenance": provenance(),
+        "figures": evaluation.summary(),
+    }
+
+
+def _batches(jobs: list[tuple[int, str, int]]) -> Iterator[tuple[list, bool]]:
+    """Jobs in batches of one way of decoding, each with whether it samples."""
+    for sampled in (False, True):
+        kind = [job for job in jobs if (job[1] == "sample") == sampled]
+        for start in range(0, len(kind), BATCH):
+            yield kind[start : start + BATCH], sampled
+
+
+def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:
+    if rows.empty:
+        return None
+    return mean_interval(rows.groupby("row")[column].mean().to_numpy(dtype=float))
+
+
+def _drift(model: Any, completions: list[dict[str, Any]]) -> float:
+    """Mean k3 estimate of KL(policy || base) in nats a token, over the policy's own completions.
+
+    k3 = rho - 1 - log rho with rho = base / policy (Schulman 2020): unbiased and never negative.
+    """
+    estimates = []
+    for start in range(0, len(completions), BATCH):
+        batch = [completion["ids"] for completion in completions[start : start + BATCH]]
+        policy, mask = _token_logps(model, batch)
+        with model.disable_adapter():
+            base, _ = _token_logps(model, batch)
+        log_ratio = base - policy
+        estimates.append((torch.exp(log_ratio) - 1 - log_ratio)[mask].numpy(force=True))
+    return float(np.concatenate(estimates).mean())
+
+
+def _token_logps(model: Any, batch: list[tuple[list, list]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of the next tokens `(n, length - 1)`, and which of them are completion."""
+    length = max(len(prompt) + len(completion) for prompt, completion in batch)
+    ids = torch.zeros((len(batch), length), dtype=torch.long)
+    attention = torch.zeros_like(ids)
+    mask = torch.zeros((len(batch), length - 1), dtype=torch.bool)
+    for i, (prompt, completion) in enumerate(batch):
+        size = len(prompt) + len(completion)
+        ids[i, :size] = torch.tensor(prompt + completion)
+        attention[i, :size] = 1
+        mask[i, len(prompt) - 1 : size - 1] = True
+    ids, attention, mask = (t.to(model.device) for t in (ids, attention, mask))
+    with torch.inference_mode():
+        logits = model(input_ids=ids, attention_mask=attention).logits[:, :-1].float()
+    logps = torch.log_softmax(logits, dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    return logps, mask

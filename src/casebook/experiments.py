@@ -1,0 +1,88 @@
+"""Arms x seeds -> committed records: the runs that take too long for a notebook.
+
+`configs/<case>/experiments.yaml` names the arms: for each a profile, the seeds, and the fields
+of the profile's configuration that take another value. An experiment that is stopped goes on
+where it was; a record whose fingerprint is current is not made again.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from casebook import paths
+from casebook.case import CasebookError, check_name, load_case
+from casebook.records import is_current, read_record, write_json
+from casebook.training import read_config, run_fingerprint, train
+
+ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
+
+
+def run_experiments(
+    case: str,
+    profile: str = "nano",
+    arms: Iterable[str] | None = None,
+    seeds: Iterable[int] | None = None,
+    log: Callable[[str], None] = print,
+) -> list[Path]:
+    """Train what is missing of a case's arms, and write `results/<case>/<profile>/<arm>/`.
+
+    Args:
+        case: name of the case.
+        profile: only arms of this profile.
+        arms: names of arms; all by default.
+        seeds: seeds; those the arm names by default.
+        log: called with one line for each record.
+
+    Returns:
+        The records' paths, those that were current already among them.
+
+    Raises:
+        CasebookError: unknown case or arm, or a file of arms that cannot be used.
+    """
+    load_case(case)
+    known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
+    written = []
+    for name in arms or known:
+        check_name(f"arm of {case}/{profile}", name, known)
+        for seed in seeds or known[name]["seeds"]:
+            written.append(_run(case, profile, name, known[name]["overrides"], seed, log))
+    return written
+
+
+def read_arms(case: str) -> dict[str, dict[str, Any]]:
+    """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`."""
+    path = paths.CONFIGS / case / "experiments.yaml"
+    if not path.exists():
+        raise CasebookError(f"the case {case!r} has no experiments ({path})")
+    arms = yaml.safe_load(path.read_text())
+    for name, arm in arms.items():
+        if not isinstance(arm, Mapping) or set(arm) != {"question", "profile", "seeds", "overrides"}:
+            raise CasebookError(
+                f"{path}: the arm {name!r} needs question, profile, seeds and overrides"
+            )
+    return arms
+
+
+def _run(case, profile, arm, overrides, seed, log) -> Path:
+    path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
+    config = read_config((case, profile), {**overrides, "seed": seed})
+    mark = run_fingerprint(config)
+    if path.exists() and is_current(read_record(path), mark):
+        log(f"{arm}, seed {seed}: current")
+        return path
+    log(f"{arm}, seed {seed}: training")
+    output = paths.runs_dir() / "experiments" / case / profile / arm / f"seed{seed}-{mark[:8]}"
+    run = train(config, output, resume=True)
+    record = run.record() | {"arm": arm}
+    write_json(path, record)
+    if (arm, seed) == (ADAPTER_ARM, 0):
+        shutil.copytree(run.adapter, paths.RESULTS / case / profile / "adapter", dirs_exist_ok=True)
+    figures = record["after"]
+    log(
+        f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
+        f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s"
+    )
+    return path

@@ -1,0 +1,278 @@
+"""A policy for a case and profile: Unsloth where it is installed, else transformers + PEFT.
+
+The cells a Colab user expects are `FastLanguageModel.from_pretrained` and then
+`FastLanguageModel.get_peft_model`. This module gives that name a meaning everywhere:
+Unsloth's own class where it is installed (a GPU, or its CPU backend), and otherwise a stand-in
+with the same two methods. `load_policy` is those two calls with the arguments of
+`configs/<case>/<profile>.yaml`.
+
+Unsloth rewrites TRL's trainers when it is imported, so it has to come first: import this
+module before `trl`. `CASEBOOK_BACKEND=peft` leaves Unsloth out.
+"""
+
+import importlib.util
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from casebook import paths
+from casebook.case import PROFILES, CasebookError, check_name, load_case
+
+BACKENDS = ("auto", "unsloth", "peft")
+BACKEND = os.environ.get("CASEBOOK_BACKEND", "auto")
+check_name("CASEBOOK_BACKEND", BACKEND, BACKENDS)
+if BACKEND == "unsloth" and importlib.util.find_spec("unsloth") is None:
+    raise CasebookError("CASEBOOK_BACKEND is 'unsloth', but unsloth is not installed")
+UNSLOTH = BACKEND != "peft" and importlib.util.find_spec("unsloth") is not None
+if UNSLOTH:
+    os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
+    import unsloth
+
+import torch
+import yaml
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, set_seed
+from transformers.utils.logging import disable_progress_bar
+
+disable_progress_bar()  # loading a model is not worth a widget in every notebook
+
+CARD = "casebook.json"  # in a saved policy's folder: the case, profile and variant it belongs to
+
+
+class PeftLanguageModel:
+    """Unsloth's two loading calls, over transformers + PEFT; GPU-only arguments are refused."""
+
+    @staticmethod
+    def from_pretrained(
+        model_name: str,
+        max_seq_length: int = 2048,
+        dtype: str | torch.dtype | None = "float32",
+        load_in_4bit: bool = False,
+        fast_inference: bool = False,
+        full_finetuning: bool = False,
+        **unsloth_only: Any,
+    ) -> tuple[PreTrainedModel, Any]:
+        """Model and tokenizer; the tokenizer pads on the left."""
+        if load_in_4bit or fast_inference:
+            raise CasebookError(
+                "load_in_4bit and fast_inference need Unsloth on a GPU, and Unsloth is not "
+                "installed here: choose another profile, or install requirements-gpu-cu12.txt"
+            )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(model_name, padding_side="left")
+            model = AutoModelForCausalLM.from_pretrained(model_name, dtype=dtype)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise CasebookError(
+                f"no model could be loaded from {model_name!r}: {_first_line(error)}"
+            ) from error
+        model.config.max_seq_length = max_seq_length
+        return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+    @staticmethod
+    def get_peft_model(
+        model: PreTrainedModel,
+        r: int = 16,
+        lora_alpha: int = 16,
+        lora_dropout: float = 0.0,
+        target_modules: list[str] | str = "all-linear",
+        random_state: int = 3407,
+        **unsloth_only: Any,
+    ) -> PeftModel:
+        """The model with a LoRA adapter, initialised from `random_state`."""
+        set_seed(random_state)
+        return get_peft_model(
+            model,
+            LoraConfig(
+                task_type="CAUSAL_LM",
+                r=r,
+                lora_alpha=lora_alpha,
+                lora_dropout=lora_dropout,
+                target_modules=target_modules,
+                bias="none",
+            ),
+        )
+
+
+FastLanguageModel = unsloth.FastLanguageModel if UNSLOTH else PeftLanguageModel
+
+
+def read_settings(case: str, profile: str) -> dict[str, Any]:
+    """The training settings of a case and profile: `configs/<case>/<profile>.yaml` as a dict.
+
+    Raises:
+        CasebookError: unknown case or profile, or no such file.
+    """
+    load_case(case)
+    check_name("profile", profile, PROFILES)
+    path = paths.CONFIGS / case / f"{profile}.yaml"
+    if not path.exists():
+        raise CasebookError(f"the case {case!r} has no configuration for {profile!r} ({path})")
+    return yaml.safe_load(path.read_text())
+
+
+def load_policy(
+    case: str, profile: str, seed: int = 0, settings: dict[str, Any] | None = None
+) -> tuple[PreTrainedModel, Any]:
+    """Model and tokenizer ready to train: LoRA wrapped around the base where the profile says so.
+
+    Args:
+        case: name of a case.
+        profile: name of a profile.
+        seed: initialises the adapter.
+        settings: the training settings; by default those of `configs/<case>/<profile>.yaml`.
+
+    Raises:
+        CasebookError: unknown name, or the model's folder is missing or corrupt.
+    """
+    settings = settings or read_settings(case, profile)
+    model, tokenizer = load_base(settings)
+    if settings["use_peft"]:
+        model = FastLanguageModel.get_peft_model(model, **peft_arguments(settings, seed))
+    return model, tokenizer
+
+
+def load_base(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
+    """The base model and tokenizer of a profile's settings, without an adapter."""
+    model, tokenizer = FastLanguageModel.from_pretrained(**base_arguments(settings))
+    if tokenizer.pad_token is None:
+        # Harmless here: masks come from lengths and the first end-of-sequence token, never
+        # from `ids != pad`, which would drop every generated end from the loss.
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def base_arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    """What `FastLanguageModel.from_pretrained` is called with."""
+    arguments = {
+        "model_name": model_source(settings["model_name_or_path"]),
+        "max_seq_length": settings["max_seq_length"],
+        "dtype": settings["dtype"] if not UNSLOTH else getattr(torch, settings["dtype"]),
+        "load_in_4bit": settings["load_in_4bit"],
+        "fast_inference": settings["fast_inference"],
+        "full_finetuning": not settings["use_peft"],
+    }
+    if settings["fast_inference"]:
+        arguments["gpu_memory_utilization"] = settings["vllm_gpu_memory_utilization"]
+        arguments["max_lora_rank"] = settings["lora_r"]
+    return arguments
+
+
+def peft_arguments(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """What `FastLanguageModel.get_peft_model` is called with."""
+    return {
+        "r": settings["lora_r"],
+        "lora_alpha": settings["lora_alpha"],
+        "lora_dropout": settings["lora_dropout"],
+        "target_modules": settings["lora_target_modules"],
+        "use_gradient_checkpointing": settings["gradient_checkpointing"],
+        "random_state": seed,
+    }
+
+
+def model_source(name: str) -> str:
+    """A folder of the checkout where `name` is one, else `name` itself (a hub id or a path)."""
+    inside = paths.ROOT / name
+    return str(inside) if inside.is_dir() else name
+
+
+def save_policy(
+    model: PreTrainedModel, tokenizer: Any, output: Path, settings: dict[str, Any]
+) -> None:
+    """Save the adapter (or the whole model, after full fine-tuning) and the tokenizer.
+
+    The folder names its case, profile and base model as the configuration does, so that it
+    works on another machine; PEFT alone would store where the base lay on this one.
+    """
+    model.save_pretrained(output)
+    tokenizer.save_pretrained(output)
+    readme = output / "README.md"  # PEFT's template for the hub: nothing in it is filled in
+    readme.unlink(missing_ok=True)
+    adapter = output / "adapter_config.json"
+    if adapter.exists():
+        config = json.loads(adapter.read_text())
+        config["base_model_name_or_path"] = settings["model_name_or_path"]
+        adapter.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    card = {key: settings.get(key) for key in ("case", "profile", "variant")}
+    (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
+
+
+def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
+    """Model, tokenizer and card of a folder that `save_policy` wrote; the adapter is merged.
+
+    Raises:
+        CasebookError: the folder is missing, incomplete, corrupt, or not one of ours.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CasebookError(f"there is no model folder at {folder}")
+    try:
+        card = json.loads((folder / CARD).read_text())
+        settings = read_settings(card["case"], card["profile"])
+    except FileNotFoundError:
+        raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise CasebookError(f"{folder / CARD} cannot be read: {_first_line(error)}") from error
+    adapter = folder / "adapter_config.json"
+    if not adapter.exists():
+        model, tokenizer = load_base(settings | {"model_name_or_path": str(folder)})
+        return model, tokenizer, card
+    try:
+        base = json.loads(adapter.read_text())["base_model_name_or_path"]
+        model, tokenizer = load_base(settings | {"model_name_or_path": base})
+        model = PeftModel.from_pretrained(model, folder).merge_and_unload()
+    except CasebookError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise CasebookError(f"the adapter in {folder} is damaged: {_first_line(error)}") from error
+    return model, tokenizer, card
+
+
+def largest_change(folder: Path) -> float:
+    """The largest absolute entry of an adapter's `B` matrices; 0.0: training changed nothing.
+
+    LoRA starts with B = 0, so that the adapted model starts as the base; for a whole model the
+    largest absolute weight is returned.
+    """
+    file = folder / "adapter_model.safetensors"
+    tensors = load_file(file) if file.exists() else load_file(folder / "model.safetensors")
+    moved = {name: t for name, t in tensors.items() if "lora_B" in name} or tensors
+    return max(float(tensor.abs().max()) for tensor in moved.values())
+
+
+def hardware() -> dict[str, Any]:
+    """This machine, as a training run sees it, and the profile that fits it.
+
+    Returns:
+        `cpu`, `cores`, `memory_gb`, `gpu` (name or `None`), `gpu_memory_gb`, `bf16`, `profile`
+        and `reason`, one sentence.
+    """
+    gpu = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
+    major = gpu.major if gpu else 0
+    gpu_memory = round(gpu.total_memory / 2**30, 1) if gpu else 0.0
+    if gpu is None:
+        profile, reason = "nano", "no GPU: the embedded model trains in minutes on one core"
+    elif major >= 8 and gpu_memory >= 35:
+        profile, reason = "a100", "bf16 and room for Unsloth with vLLM"
+    elif gpu_memory >= 14:
+        profile, reason = "t4", "fp16, no vLLM: newer releases of it do not run on this class"
+    else:
+        profile, reason = "nano", "the GPU has too little memory for the hub models"
+    return {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "gpu": gpu.name if gpu else None,
+        "gpu_memory_gb": gpu_memory,
+        "bf16": major >= 8,
+        "unsloth": UNSLOTH,
+        "profile": profile,
+        "reason": reason,
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

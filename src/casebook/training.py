@@ -1,0 +1,566 @@
+"""One training: a YAML file becomes a `GRPOTrainer`, and leaves a run folder behind.
+
+    <runs>/<case>/<profile>/<run id>/
+        config.yaml                       what was asked for, overrides included
+        metrics.jsonl                     one line for each logged step and each evaluation
+        completions/train_00010.parquet   what the policy wrote at that step, and its rewards
+        checkpoints/                      the last two, for `resume`
+        adapter/                          the trained adapter, in safetensors
+        record.json                       what was measured, before and after
+
+A kill or a full disk costs the steps since the last checkpoint and nothing else: metrics are
+appended line by line, every other file is written beside its place and then moved there.
+"""
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple
+
+from casebook import models, paths  # before trl: importing models imports Unsloth, where it is
+
+import pandas as pd  # isort: split
+import yaml
+from datasets import Dataset, disable_progress_bars
+from transformers import PrinterCallback, TrainerCallback, set_seed
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
+
+from casebook.case import CasebookError, check_name, load_case
+from casebook.evaluation import evaluate
+from casebook.models import load_base, load_policy, load_saved, save_policy
+from casebook.progress import Progress
+from casebook.records import fingerprint, provenance, read_record, write_json
+
+disable_progress_bars()  # of datasets; a training shows its own
+
+NOT_IN_FINGERPRINT = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
+
+
+@dataclass
+class CaseArguments:
+    """What a training needs beyond TRL's own arguments."""
+
+    case: str = field(metadata={"help": "Name of the case."})
+    profile: str = field(metadata={"help": "Name of the profile: which model and budget."})
+    variant: str = field(metadata={"help": "Which prompt: 'reason' or 'label'."})
+    reward_funcs: list[str] = field(metadata={"help": "Names of rewards, from the case."})
+    reward_kwargs: dict | str = field(
+        default_factory=dict, metadata={"help": "Reward name -> its parameters."}
+    )
+    max_seq_length: int = field(
+        default=2048, metadata={"help": "Tokens of prompt and completion; longer prompts go."}
+    )
+    fast_inference: bool = field(
+        default=False, metadata={"help": "Generate with vLLM inside Unsloth (A100)."}
+    )
+    train_limit: int = field(default=0, metadata={"help": "Only so many training rows; 0: all."})
+    completions_every: int = field(
+        default=10, metadata={"help": "Steps between files of completions."}
+    )
+    evaluate_every: int = field(
+        default=20, metadata={"help": "Steps between evaluations on validation rows; 0: never."}
+    )
+    evaluate_rows: int = field(default=128, metadata={"help": "Validation rows evaluated."})
+    test_limit: int = field(default=0, metadata={"help": "Only so many test rows; 0: all."})
+    test_samples: int = field(default=4, metadata={"help": "Completions for each test row."})
+
+
+class Config(NamedTuple):
+    """A training's configuration, parsed: ours, TRL's, the model's, and all three as one dict."""
+
+    case: CaseArguments
+    grpo: GRPOConfig
+    model: ModelConfig
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of one training, finished or not."""
+
+    path: Path
+
+    @property
+    def adapter(self) -> Path:
+        """The folder of the trained adapter."""
+        return self.path / "adapter"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the record, the last file of a run, is there."""
+        return (self.path / "record.json").exists()
+
+    def record(self) -> dict[str, Any]:
+        """What was measured; a `CasebookError` where the run has not finished."""
+        return read_record(self.path / "record.json")
+
+    def settings(self) -> dict[str, Any]:
+        """What was asked for."""
+        return yaml.safe_load((self.path / "config.yaml").read_text())
+
+    def metrics(self) -> pd.DataFrame:
+        """One row for each logged training step, in TRL's metric names."""
+        return self._lines("train")
+
+    def validation(self) -> pd.DataFrame:
+        """One row for each evaluation on held-out validation rows."""
+        return self._lines("validation")
+
+    def completions(self) -> pd.DataFrame:
+        """All recorded completions: text, grade, advantage, reward and its parts."""
+        files = sorted((self.path / "completions").glob("train_*.parquet"))
+        return pd.concat([pd.read_parquet(f) for f in files]) if files else pd.DataFrame()
+
+    def checkpoint(self) -> Path | None:
+        """The newest checkpoint that is whole: a kill can leave half a one behind."""
+        for path in sorted(
+            (self.path / "checkpoints").glob("checkpoint-*"),
+            key=lambda p: int(p.name.rpartition("-")[2]),
+            reverse=True,
+        ):
+            if (path / "whole").exists():
+                return path
+        return None
+
+    def _lines(self, kind: str) -> pd.DataFrame:
+        lines = [line for line in _read_lines(self.path / "metrics.jsonl") if line["kind"] == kind]
+        return pd.DataFrame(lines).drop(columns="kind", errors="ignore")
+
+
+def read_config(
+    source: str | Path | tuple[str, str], overrides: Mapping[str, Any] | None = None
+) -> Config:
+    """Read, check and parse the configuration of a training.
+
+    Args:
+        source: a YAML file, or `(case, profile)` for `configs/<case>/<profile>.yaml`.
+        overrides: fields that take another value, by the names the file uses.
+
+    Raises:
+        CasebookError: no such file, not a mapping, an unknown field, reward, case or profile,
+            or settings that cannot go together (a batch that `num_generations` does not divide).
+    """
+    if isinstance(source, tuple):
+        settings, where = models.read_settings(*source), "/".join(source)
+    else:
+        settings, where = _read_yaml(Path(source)), str(source)
+    settings = settings | dict(overrides or {})
+    known = [f.name for kind in (CaseArguments, GRPOConfig, ModelConfig) for f in fields(kind)]
+    for name in settings:
+        if name not in known:
+            raise CasebookError(f"{where}: unknown field {name!r}{_did_you_mean(name, known)}")
+    missing = [f.name for f in fields(CaseArguments)[:4] if f.name not in settings]
+    if missing:
+        raise CasebookError(f"{where}: the field {missing[0]!r} is missing")
+    case = load_case(settings["case"])
+    for name in settings["reward_funcs"]:
+        check_name("reward", name, case.rewards)
+    case_arguments, grpo, model = _parse(settings, where)
+    if len(case_arguments.reward_funcs) != len(grpo.reward_weights or case_arguments.reward_funcs):
+        raise CasebookError(
+            f"{where}: {len(case_arguments.reward_funcs)} reward_funcs, but "
+            f"{len(grpo.reward_weights)} reward_weights"
+        )
+    return Config(case_arguments, grpo, model, settings)
+
+
+def run_fingerprint(config: Config) -> str:
+    """The fingerprint of a training: configuration, base weights, rows and code (16 hex digits).
+
+    Seeds and what only concerns logging are left out, so that the runs of one arm share it.
+    """
+    settings = {k: v for k, v in config.settings.items() if k not in NOT_IN_FINGERPRINT}
+    case = load_case(config.case.case)
+    digest = hashlib.sha256()
+    for split in ("train", "test"):
+        rows = case.load(split, profile=config.case.profile, variant=config.case.variant)
+        digest.update(json.dumps([rows["prompt"][:], rows["answer"][:]]).encode())
+    base = Path(models.model_source(config.model.model_name_or_path))
+    weights = sorted(base.glob("*.safetensors")) + sorted(base.glob("tokenizer.json"))
+    return fingerprint(case.name, settings, weights, digest.hexdigest())
+
+
+def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
+    """Train, and measure before and after on the test split.
+
+    Args:
+        config: from `read_config`.
+        output: the run folder; by default `<runs>/<case>/<profile>/seed<k>-<fingerprint>`.
+        resume: go on from the last whole checkpoint; a finished run is returned as it is, and
+            an empty folder is simply begun.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        CasebookError: the folder holds another run, or the disk is full.
+    """
+    mark = run_fingerprint(config)
+    run = Run(Path(output) if output else default_folder(config))
+    if not _prepare(run, config, mark, resume):
+        return run
+    try:
+        return _train(run, config, mark)
+    except OSError as error:
+        raise CasebookError(
+            f"the run stopped: {error.strerror or error}. What was written so far stays in "
+            f"{run.path}; make room, then go on with --resume"
+        ) from error
+
+
+def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
+    """Where a run goes that names no folder of its own: `<case>/<profile>/seed<k>-<mark>`."""
+    name = f"seed{config.grpo.seed}-{run_fingerprint(config)[:8]}"
+    return paths.runs_dir(runs_dir) / config.case.case / config.case.profile / name
+
+
+def find_run(
+    case: str, profile: str, seed: int, runs_dir: str | Path | None = None
+) -> Run | None:
+    """The newest finished run of a case, profile and seed below `runs_dir`, or `None`."""
+    folder = paths.runs_dir(runs_dir) / case / profile
+    records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
+    for path in reversed(records):
+        if read_record(path)["seed"] == seed:
+            return Run(path.parent)
+    return None
+
+
+def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
+    """The training rows, and how many were dropped because their prompt leaves no room."""
+    case = load_case(config.case.case)
+    rows = case.load("train", config.case.profile, config.grpo.seed, config.case.variant)
+    if config.case.train_limit:
+        rows = rows.select(range(min(config.case.train_limit, len(rows))))
+    room = config.case.max_seq_length - config.grpo.max_completion_length
+
+    def fits(row: dict[str, Any]) -> bool:
+        prompt = row["prompt"]
+        if isinstance(prompt, str):
+            return len(tokenizer(prompt).input_ids) <= room
+        text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        return len(tokenizer(text, add_special_tokens=False).input_ids) <= room
+
+    kept = rows.filter(fits)
+    if not len(kept):
+        raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
+    return kept, len(rows) - len(kept)
+
+
+def reward_functions(config: Config) -> list[Callable]:
+    """The reward functions a configuration names, made with its parameters, in its order."""
+    rewards = load_case(config.case.case).rewards
+    parameters = config.case.reward_kwargs or {}
+    for name in parameters:
+        check_name("reward in reward_kwargs", name, config.case.reward_funcs)
+    try:
+        return [rewards[name](**parameters.get(name, {})) for name in config.case.reward_funcs]
+    except TypeError as error:
+        raise CasebookError(f"reward_kwargs do not fit: {error}") from error
+
+
+class CompletionLog:
+    """Keeps what the policy wrote at a step: TRL's own file is overwritten by evaluations.
+
+    It stands between trainer and rewards: each reward function is wrapped, and the values of
+    one batch are put together when the last one has been called.
+    """
+
+    def __init__(self, config: Config, folder: Path, eos_token_id: int):
+        self.case = load_case(config.case.case)
+        self.variant = config.case.variant
+        self.every = config.case.completions_every
+        self.folder = folder
+        self.eos_token_id = eos_token_id
+        self.weights = dict(
+            zip(
+                config.case.reward_funcs,
+                config.grpo.reward_weights or [1.0] * len(config.case.reward_funcs),
+                strict=True,
+            )
+        )
+        self.group_size = config.grpo.num_generations
+        self.last_step = config.grpo.max_steps
+        self.values: dict[str, list[float]] = {}
+
+    def wrap(self, functions: list[Callable]) -> list[Callable]:
+        """The same reward functions, under the same names, with this log listening."""
+        return [self._wrap(function) for function in functions]
+
+    def _wrap(self, function: Callable) -> Callable:
+        name = function.__name__
+
+        def reward(prompts, completions, completion_ids, trainer_state, **columns):
+            values = function(prompts=prompts, completions=completions, **columns)
+            self.values[name] = values
+            step = trainer_state.global_step + 1
+            if len(self.values) == len(self.weights):
+                if step == 1 or step == self.last_step or step % self.every == 0:
+                    self.write(step, prompts, completions, completion_ids, columns["answer"])
+                self.values = {}
+            return values
+
+        reward.__name__ = name
+        return reward
+
+    def write(self, step, prompts, completions, completion_ids, answers) -> None:
+        """Write one step's completions with grades, reward parts, reward and advantage."""
+        grades = [
+            self.case.grade(completion, answer, variant=self.variant)
+            for completion, answer in zip(completions, answers, strict=True)
+        ]
+        table = pd.DataFrame(
+            {
+                "step": step,
+                "prompt": [_text(prompt) for prompt in prompts],
+                "answer": answers,
+                "completion": [_text(completion) for completion in completions],
+                "tokens": [len(ids) for ids in completion_ids],
+                "truncated": [ids[-1:] != [self.eos_token_id] for ids in completion_ids],
+                "well_formed": [grade.well_formed for grade in grades],
+                "extracted": [grade.answer for grade in grades],
+                "correct": [grade.correct for grade in grades],
+                "strict": [grade.strict for grade in grades],
+            }
+        )
+        for name, values in self.values.items():
+            table[f"reward/{name}"] = values
+        table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
+        groups = table["reward"].groupby(table.index // self.group_size)
+        table["advantage"] = (table["reward"] - groups.transform("mean")) / (
+            groups.transform("std") + 1e-4
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / "part"
+        table.to_parquet(part, index=False)
+        os.replace(part, self.folder / f"train_{step:05d}.parquet")
+
+
+class RunCallback(TrainerCallback):
+    """Writes metrics, shows progress, evaluates held-out rows on schedule."""
+
+    def __init__(self, run: Run, config: Config, tokenizer: Any, progress: Progress):
+        self.run, self.config, self.tokenizer, self.progress = run, config, tokenizer, progress
+        self.seconds_before = max(
+            (line["seconds"] for line in _read_lines(run.path / "metrics.jsonl")), default=0.0
+        )
+        self.evaluation_seconds = 0.0
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        self.started = time.perf_counter()
+        self.progress.start(state.global_step, state.max_steps)
+        if state.global_step == 0:
+            self._evaluate(0, model)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if logs and "reward" in logs:
+            self._append("train", state.global_step, logs)
+            self.progress.update(state.global_step, logs)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        every = self.config.case.evaluate_every
+        if every and (state.global_step % every == 0 or state.global_step == state.max_steps):
+            self._evaluate(state.global_step, model)
+
+    def on_save(self, args, state, control, **kwargs):
+        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        (checkpoint / "whole").touch()  # written last: without it, a kill came in between
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.progress.finish(state.global_step)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the training so far, over all its resumptions."""
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def _evaluate(self, step: int, model: Any) -> None:
+        case = self.config.case
+        if not case.evaluate_every:
+            return
+        started = time.perf_counter()
+        evaluation = evaluate(
+            model,
+            self.tokenizer,
+            case.case,
+            split="validation",
+            profile=case.profile,
+            limit=case.evaluate_rows,
+            samples=1,
+            variant=case.variant,
+            drift=True,
+        )
+        summary = evaluation.summary()
+        figures = {
+            name: figure["value"] if isinstance(figure, dict) else figure
+            for name, figure in summary.items()
+            if isinstance(figure, float) or (isinstance(figure, dict) and "value" in figure)
+        }
+        self._append("validation", step, figures)
+        self.progress.note(step, figures)
+        self.evaluation_seconds += time.perf_counter() - started
+
+    def _append(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
+        line = {"kind": kind, **figures, "step": step, "seconds": round(self.seconds, 3)}
+        with open(self.run.path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _train(run: Run, config: Config, mark: str) -> Run:
+    if "wandb" in (config.grpo.report_to or []):
+        os.environ.setdefault("WANDB_MODE", "offline")  # nobody's login is waited for
+        os.environ.setdefault("WANDB_DIR", str(run.path))
+    seed = config.grpo.seed
+    set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
+    model, tokenizer = load_policy(
+        config.case.case, config.case.profile, seed=seed, settings=config.settings
+    )
+    rows, dropped = training_rows(config, tokenizer)
+    log = CompletionLog(config, run.path / "completions", tokenizer.eos_token_id)
+    progress = Progress(f"{config.case.case}/{config.case.profile}, seed {seed}")
+    if dropped:
+        progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
+    callback = RunCallback(run, config, tokenizer, progress)
+    trainer = GRPOTrainer(
+        model=model,
+        reward_funcs=log.wrap(reward_functions(config)),
+        args=config.grpo,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=[callback],
+    )
+    trainer.remove_callback(PrinterCallback)
+    checkpoint = run.checkpoint()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    part = run.path / "adapter.part"
+    save_policy(trainer.model, tokenizer, part, config.settings)
+    shutil.rmtree(run.adapter, ignore_errors=True)
+    os.replace(part, run.adapter)
+
+    train_seconds = callback.seconds
+    metrics = run.metrics()
+    completions = config.grpo.max_steps * config.grpo.per_device_train_batch_size
+    completions *= config.grpo.gradient_accumulation_steps
+    progress.say("measuring before and after on the test rows")
+    before = _test(config, *load_base(config.settings))
+    after = _test(config, *load_saved(run.adapter)[:2])
+    write_json(
+        run.path / "record.json",
+        {
+            "case": config.case.case,
+            "profile": config.case.profile,
+            "arm": None,
+            "seed": seed,
+            "config": config.settings,
+            "fingerprint": mark,
+            "provenance": provenance(),
+            "steps": int(metrics["step"].max()),
+            "rows_dropped": dropped,
+            "train_seconds": round(train_seconds, 1),
+            "samples_per_second": round(completions / train_seconds, 2),
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "adapter_largest_change": models.largest_change(run.adapter),
+            "before": before,
+            "after": after,
+        },
+    )
+    return run
+
+
+def _test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
+    return evaluate(
+        model,
+        tokenizer,
+        config.case.case,
+        split="test",
+        profile=config.case.profile,
+        limit=config.case.test_limit,
+        samples=config.case.test_samples,
+        variant=config.case.variant,
+    ).summary()
+
+
+def _prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
+    """Make the run folder ready; `False` where the run it holds has finished already."""
+    config_file = run.path / "config.yaml"
+    if config_file.exists():
+        if not resume:
+            raise CasebookError(
+                f"{run.path} holds a run already: go on with it by --resume, or name another folder"
+            )
+        if yaml.safe_load(config_file.read_text()) != config.settings:
+            raise CasebookError(f"the run in {run.path} has another configuration than this one")
+        if run.finished:
+            if run.record()["fingerprint"] != mark:
+                raise CasebookError(
+                    f"the run in {run.path} was made by other code, data or weights: name another "
+                    "folder"
+                )
+            return False
+    elif run.path.exists() and any(run.path.iterdir()):
+        raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
+    (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+    config_file.write_text(yaml.safe_dump(config.settings, sort_keys=False))
+    config.grpo.output_dir = str(run.path / "checkpoints")
+    checkpoint = run.checkpoint()
+    last = int(checkpoint.name.rpartition("-")[2]) if checkpoint else -1
+    lines = [line for line in _read_lines(run.path / "metrics.jsonl") if line["step"] <= last]
+    part = run.path / "metrics.part"
+    part.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    os.replace(part, run.path / "metrics.jsonl")
+    return True
+
+
+def _parse(settings: Mapping[str, Any], where: str) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
+    """Settings through TRL's own parser, which reads a file and converts what YAML calls text."""
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(dict(settings), file)
+        file.flush()
+        try:
+            return TrlParser((CaseArguments, GRPOConfig, ModelConfig)).parse_args_and_config(
+                ["--config", file.name], fail_with_unknown_args=True
+            )
+        except SystemExit:  # argparse has printed which value it could not read
+            raise CasebookError(f"{where}: a value has the wrong type (see above)") from None
+        except (ValueError, TypeError, ImportError) as error:
+            raise CasebookError(f"{where}: {str(error).strip().splitlines()[0]}") from error
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        settings = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(settings, dict):
+        raise CasebookError(f"{path} holds no mapping of field names to values")
+    return settings
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file; a last line that a kill cut short is left out."""
+    lines = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def _text(message: Any) -> str:
+    return message if isinstance(message, str) else "\n".join(m["content"] for m in message)
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""
