@@ -1,0 +1,197 @@
+"""How sure a number is: intervals for accuracies, over prompts and over seeds, and pass@k.
+
+An accuracy is a mean over prompts, so prompts are what an interval resamples: eight samples of
+one prompt are one observation, not eight. Training adds a second source of chance, the seed;
+where an arm has several, seeds are resampled too. Everything returns the same small dict,
+
+    {"value": mean, "low": lower end, "high": upper end, "n": how many observations}
+
+which is what records keep of a number.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import comb
+from scipy.stats import binomtest, norm
+
+from casebook.case import CasebookError
+
+
+class Figure(TypedDict):
+    """A number with its interval; `n` counts the observations that the interval resamples."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def mean_interval(
+    values: ArrayLike, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Figure:
+    """The mean of one value a prompt, with its interval.
+
+    Where all values are 0 or 1, Wilson's score interval (Wilson 1927), which stays sensible at
+    0 of n and n of n; otherwise the percentile bootstrap over prompts (Efron 1979).
+
+    Args:
+        values: `(prompts,)` finite numbers or booleans, for instance each prompt's share of
+            right samples.
+        confidence: coverage, between 0 and 1.
+        resamples: bootstrap samples.
+        seed: of the bootstrap.
+
+    Raises:
+        CasebookError: no values, values that are not finite, or a confidence outside (0, 1).
+
+    >>> mean_interval([1, 1, 1, 0])
+    {'value': 0.75, 'low': 0.300642, 'high': 0.954413, 'n': 4}
+    """
+    _check_confidence(confidence)
+    values = _finite(values, dimensions=1)
+    if np.isin(values, (0.0, 1.0)).all():
+        low, high = binomtest(int(values.sum()), len(values)).proportion_ci(confidence, "wilson")
+        return _figure(values.mean(), low, high, len(values))
+    rng = np.random.default_rng(seed)
+    means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
+    return _figure(values.mean(), *_ends(means, confidence), len(values))
+
+
+def seeds_interval(
+    values: Sequence[ArrayLike], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Figure:
+    """The mean over seeds of one value a prompt: bootstrap over seeds, then prompts.
+
+    The seeds of an arm are measured on the same prompts, so each bootstrap sample draws seeds
+    and one set of prompts for all of them. With fewer than about five seeds such an interval is
+    too narrow: the few seeds there are cannot show how far others would lie.
+
+    Args:
+        values: `(seeds, prompts)` finite numbers, the same prompts in every row.
+        confidence: coverage, between 0 and 1.
+        resamples: bootstrap samples.
+        seed: of the bootstrap.
+
+    Returns:
+        The figure; `n` is the number of seeds.
+
+    Raises:
+        CasebookError: no values, seeds with different numbers of prompts, values that are not
+            finite, or a confidence outside (0, 1).
+
+    >>> seeds_interval([[1, 1, 0, 1], [1, 0, 0, 1]])["value"]
+    0.625
+    """
+    _check_confidence(confidence)
+    values = _finite(values, dimensions=2)
+    seeds, prompts = values.shape
+    rng = np.random.default_rng(seed)
+    means = np.empty(resamples)
+    for i in range(resamples):
+        drawn = values[rng.integers(seeds, size=seeds)].mean(axis=0)
+        means[i] = drawn[rng.integers(prompts, size=prompts)].mean()
+    return _figure(values.mean(), *_ends(means, confidence), seeds)
+
+
+def pool_seeds(
+    figures: Sequence[Mapping[str, float]],
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Figure:
+    """The mean of one figure a seed, where only the figures are known: what records keep.
+
+    As `seeds_interval`, but the prompts' part is drawn from a normal distribution as wide as
+    the seeds' own 95 % intervals, and shared by all seeds, because they are measured on the
+    same prompts.
+
+    Args:
+        figures: one 95 % figure for each seed.
+        confidence: coverage, between 0 and 1.
+        resamples: bootstrap samples.
+        seed: of the bootstrap.
+
+    Returns:
+        The figure; `n` is the number of seeds.
+
+    Raises:
+        CasebookError: no figures, an incomplete one, or a confidence outside (0, 1).
+
+    >>> one = {"value": 0.8, "low": 0.75, "high": 0.85, "n": 250}
+    >>> pool_seeds([one, one, one])["value"]
+    0.8
+    """
+    _check_confidence(confidence)
+    try:
+        table = [[figure["value"], figure["low"], figure["high"]] for figure in figures]
+    except (KeyError, TypeError):
+        raise CasebookError("a figure needs value, low and high") from None
+    value, low, high = _finite(table, dimensions=2).T
+    error = (high - low) / (2 * norm.ppf(0.975))
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(value), size=(resamples, len(value)))
+    means = value[drawn].mean(axis=1) + error[drawn].mean(axis=1) * rng.normal(size=resamples)
+    return _figure(value.mean(), *_ends(means, confidence), len(value))
+
+
+def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
+    """The chance that at least one of `k` samples is right, unbiased from `n` of which `c` are.
+
+    pass@k = 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1). The
+    plug-in 1 - (1 - c/n)^k is biased downwards.
+
+    Args:
+        n: samples drawn for each prompt.
+        c: `(prompts,)` how many of them are right.
+        k: at most `n`.
+
+    Returns:
+        `(prompts,)` probabilities.
+
+    Raises:
+        CasebookError: not 1 <= k <= n, or a count that is no whole number from 0 to n.
+
+    >>> pass_at_k(4, [0, 1, 4], k=2)
+    array([0. , 0.5, 1. ])
+    """
+    if not 1 <= k <= n:
+        raise CasebookError(f"pass@k needs 1 <= k <= n; got k = {k!r}, n = {n!r}")
+    right = np.asarray(c, dtype=float)
+    if not ((right >= 0) & (right <= n) & (right == np.floor(right))).all():
+        raise CasebookError(f"right samples must be counted by whole numbers from 0 to {n}")
+    return 1.0 - comb(n - right, k) / comb(n, k)
+
+
+def _finite(values: ArrayLike, dimensions: int) -> np.ndarray:
+    try:
+        array = np.asarray(values, dtype=float)
+    except (ValueError, TypeError):
+        raise CasebookError(
+            "an interval needs numbers, and as many prompts in every seed"
+        ) from None
+    if array.size == 0:
+        raise CasebookError("there are no values to take the mean of")
+    if array.ndim != dimensions:
+        raise CasebookError(f"expected values in {dimensions} dimension(s), not {array.ndim}")
+    if not np.isfinite(array).all():
+        raise CasebookError("an interval needs finite values; some are NaN or infinite")
+    return array
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise CasebookError(f"confidence lies between 0 and 1, like 0.95; got {confidence!r}")
+
+
+def _ends(means: np.ndarray, confidence: float) -> np.ndarray:
+    return np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+
+
+def _figure(value: float, low: float, high: float, n: int) -> Figure:
+    """Six digits: far below what any interval resolves, and readable in a record."""
+    return Figure(
+        value=round(float(value), 6), low=round(float(low), 6), high=round(float(high), 6), n=int(n)
+    )

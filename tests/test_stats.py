@@ -1,0 +1,127 @@
+"""Intervals: known values, coverage of the mean, and input that has no interval."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from casebook import CasebookError
+from casebook.stats import mean_interval, pass_at_k, pool_seeds, seeds_interval
+
+shares = arrays.arrays(float, st.integers(1, 40), elements=st.floats(0, 1))
+
+
+def test_wilson_interval_matches_the_published_example():
+    # Newcombe 1998, table I, method 3: 81 of 263 gives 0.2553 to 0.3662
+    figure = mean_interval([1] * 81 + [0] * 182)
+    assert figure["n"] == 263
+    assert figure["value"] == pytest.approx(81 / 263, abs=1e-6)
+    assert (figure["low"], figure["high"]) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+
+
+@pytest.mark.parametrize("values", [[0] * 20, [1] * 20, [False] * 3, np.ones(5, bool)])
+def test_an_extreme_rate_still_has_an_interval(values):
+    figure = mean_interval(values)
+    assert 0 <= figure["low"] < figure["high"] <= 1
+
+
+def test_bootstrap_is_used_for_shares_and_is_as_wide_as_theory_says():
+    values = np.random.default_rng(0).uniform(size=1000)
+    figure = mean_interval(values)
+    half = 1.96 * values.std() / np.sqrt(1000)
+    assert (figure["high"] - figure["low"]) / 2 == pytest.approx(half, rel=0.1)
+
+
+@given(shares)
+def test_an_interval_holds_its_mean_and_stays_within_the_values(values):
+    figure = mean_interval(values, resamples=50)
+    assert figure["n"] == len(values)
+    assert figure["value"] == pytest.approx(values.mean(), abs=1e-6)
+    assert -1e-6 <= figure["low"] <= figure["high"] <= 1 + 1e-6
+
+
+def test_the_same_seed_gives_the_same_interval():
+    values = np.linspace(0.1, 0.8, 30) ** 2
+    assert mean_interval(values, seed=3) == mean_interval(values, seed=3)
+    assert mean_interval(values, seed=3) != mean_interval(values, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], "no values"),
+        ([0.5, float("nan")], "finite"),
+        ([0.5, float("inf")], "finite"),
+        ([[0.5, 0.5]], "dimension"),
+        (["a", "b"], "numbers"),
+        (None, "dimension"),
+    ],
+)
+def test_what_has_no_mean_is_refused(values, message):
+    with pytest.raises(CasebookError, match=message):
+        mean_interval(values)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95, -0.5, float("nan")])
+def test_a_confidence_is_a_probability(confidence):
+    with pytest.raises(CasebookError, match="confidence"):
+        mean_interval([0, 1], confidence)
+
+
+def test_seeds_that_disagree_widen_the_interval():
+    prompts = np.random.default_rng(0).uniform(size=500)
+    alike = seeds_interval([prompts] * 4)
+    apart = seeds_interval([prompts - 0.2, prompts - 0.1, prompts + 0.1, prompts + 0.2])
+    assert alike["n"] == apart["n"] == 4
+    assert alike["value"] == pytest.approx(apart["value"], abs=1e-6)
+    assert apart["high"] - apart["low"] > 2 * (alike["high"] - alike["low"])
+
+
+def test_seeds_on_the_same_prompts_do_not_count_as_more_prompts():
+    prompts = np.random.default_rng(0).uniform(size=500)
+    one, many = mean_interval(prompts), seeds_interval([prompts] * 8)
+    assert many["high"] - many["low"] == pytest.approx(one["high"] - one["low"], rel=0.15)
+
+
+@pytest.mark.parametrize("values", [[], [[]], [[1.0, 0.0], [1.0]], [[0.5, float("nan")]], [0.5]])
+def test_seeds_without_common_prompts_are_refused(values):
+    with pytest.raises(CasebookError):
+        seeds_interval(values)
+
+
+def test_pooled_figures_agree_with_the_values_they_came_from():
+    rng = np.random.default_rng(0)
+    difficulty = rng.uniform(size=800)
+    values = [np.clip(difficulty + shift, 0, 1) for shift in (-0.06, 0.0, 0.05)]
+    pooled = pool_seeds([mean_interval(v) for v in values])
+    exact = seeds_interval(values)
+    assert pooled["n"] == 3
+    assert pooled["value"] == pytest.approx(exact["value"], abs=1e-5)
+    assert pooled["low"] == pytest.approx(exact["low"], abs=0.01)
+    assert pooled["high"] == pytest.approx(exact["high"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "figures", [[], [{"value": 0.5}], [None], [{"value": 0.5, "low": None, "high": 0.6}]]
+)
+def test_incomplete_figures_are_refused(figures):
+    with pytest.raises(CasebookError):
+        pool_seeds(figures)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(8, 3, 1), (8, 3, 4), (5, 5, 2), (6, 0, 6), (3, 1, 3)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n, c, k):
+    subsets = list(combinations([1] * c + [0] * (n - c), k))
+    expected = sum(any(subset) for subset in subsets) / len(subsets)
+    assert pass_at_k(n, [c], k)[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k"), [(4, 2, 5), (4, 2, 0), (4, 5, 2), (4, -1, 2), (4, 1.5, 2), (4, np.nan, 2)]
+)
+def test_pass_at_k_refuses_impossible_counts(n, c, k):
+    with pytest.raises(CasebookError):
+        pass_at_k(n, c, k)
