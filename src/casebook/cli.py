@@ -1,0 +1,217 @@
+"""The `casebook` command: each subcommand is one call of the module that does the work.
+
+Those modules are imported when their subcommand runs, so that `--help` answers at once. A
+mistake of the user's (`CasebookError`) ends in one sentence and exit code 2; a notebook that
+failed in exit code 1; Ctrl-C in 130.
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from casebook.case import CasebookError
+
+app = typer.Typer(
+    name="casebook",
+    help="Four published RLVR write-ups, re-run. Profiles: smoke, nano (default), smol, t4, a100.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+nano = typer.Typer(help="The embedded base models.", no_args_is_help=True)
+app.add_typer(nano, name="nano")
+
+Profile = Annotated[str, typer.Option(help="Which model and budget.")]
+Seed = Annotated[int, typer.Option(help="Seed of the run.")]
+
+
+def main() -> None:
+    """Run the command; this is what `casebook` calls."""
+    # To be ended by a job scheduler is to be stopped by Ctrl-C: children end, files stay whole.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app()
+    except CasebookError as error:
+        print(f"casebook: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@app.command()
+def execute(
+    cases: Annotated[
+        list[str] | None,
+        typer.Argument(help="Cases, `start` (the notebooks before them) or `all`.", metavar="CASE"),
+    ] = None,
+    profile: Profile = "nano",
+    seed: Seed = 0,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="A notebook's parameter."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Cases that run at the same time.")] = 1,
+    start_from: Annotated[
+        int, typer.Option("--from", metavar="NUMBER", help="Begin with this notebook, as in 12.")
+    ] = 0,
+    force: Annotated[bool, typer.Option(help="Run again what is up to date.")] = False,
+    in_place: Annotated[
+        bool, typer.Option(help="Write outputs back into notebooks/ and pictures into figures/.")
+    ] = False,
+    site: Annotated[bool, typer.Option(help="Rebuild the pages after each notebook.")] = False,
+) -> None:
+    """Run notebooks headless, in order; what succeeded is kept, and is not run again.
+
+    The copies go to reports/executed/, what became of each to reports/execution.json.
+    After a failure the rest of its case is skipped, other cases go on; exit code 1.
+    """
+    from casebook import execute as series
+
+    parameters = series.parse_parameters(parameter or [])
+    if in_place:
+        for path in series.write_install_cells():
+            _say(f"{path.name}: install cell written")
+    rebuilder = series.Rebuilder(_rebuild, _say) if site else None
+    results = series.execute(
+        cases or "all",
+        profile=profile,
+        seed=seed,
+        parameters=parameters,
+        jobs=jobs,
+        start_from=start_from,
+        in_place=in_place,
+        force=force,
+        on_done=rebuilder.request if rebuilder else lambda result: None,
+        log=_say,
+    )
+    if rebuilder:
+        rebuilder.close()
+        _rebuild()
+    count = {status: sum(r.status == status for r in results) for status in ("ok", "failed")}
+    rest = len(results) - sum(count.values())
+    _say(f"{count['ok']} ok, {count['failed']} failed, {rest} not run")
+    raise typer.Exit(int(count["ok"] != len(results)))
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Option(help="The training's YAML file.")],
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's seed.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Run folder; default: one below $RUNS_DIR or runs/.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint.")] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
+    ] = None,
+) -> None:
+    """Train with GRPO: the run folder gets metrics, completions, the adapter and record.json."""
+    from casebook.execute import parse_parameters
+
+    overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
+    from casebook import training
+
+    run = training.train(training.read_config(config, overrides), output, resume=resume)
+    record = run.record()
+    for name in ("greedy_accuracy", "sampled_accuracy"):
+        before, after = record["before"][name]["value"], record["after"][name]["value"]
+        _say(f"{name}: {before:.3f} before, {after:.3f} after")
+    _say(f"{run.path / 'record.json'}")
+
+
+@app.command()
+def evaluate(
+    case: Annotated[str, typer.Option(help="Name of the case.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of an adapter or model; default: the base model.")
+    ] = None,
+    profile: Profile = "nano",
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Sampled completions for each row.")] = 8,
+    seed: Seed = 0,
+    output: Annotated[Path | None, typer.Option(help="JSON file; default: print it.")] = None,
+) -> None:
+    """Measure a model on a case's rows: accuracies with 95 % intervals, as in record.json."""
+    from casebook.evaluation import evaluate_to_record
+    from casebook.records import write_json
+
+    record = evaluate_to_record(case, model, profile, split, limit, samples, seed)
+    if output:
+        write_json(output, record)
+        _say(str(output))
+    else:
+        print(json.dumps(record, indent=1, sort_keys=True))
+
+
+@app.command()
+def experiments(
+    case: Annotated[str, typer.Argument(help="Name of the case.")],
+    profile: Profile = "nano",
+    arm: Annotated[list[str] | None, typer.Option(help="Only this arm; may be repeated.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="0,1,2", help="Instead of the seeds an arm names.")
+    ] = None,
+) -> None:
+    """Run the arms of configs/CASE/experiments.yaml and write results/CASE/; resumes."""
+    try:
+        chosen = [int(seed) for seed in seeds.split(",")] if seeds else None
+    except ValueError:
+        raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
+    from casebook.experiments import run_experiments
+
+    run_experiments(case, profile=profile, arms=arm, seeds=chosen, log=_say)
+
+
+@nano.command()
+def build(
+    case: Annotated[str, typer.Argument(help="Name of the case.")],
+    steps: Annotated[int, typer.Option(help="Optimiser steps of 64 demonstrations.")] = 1_000,
+    seed: Seed = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder to write; default: the shipped one, data/nano/CASE.")
+    ] = None,
+) -> None:
+    """Build a case's embedded base model from its demonstrations."""
+    from casebook.nano import build
+
+    _say(str(build(case, output, steps=steps, seed=seed, log=_say)))
+
+
+@app.command()
+def site(
+    output: Annotated[Path | None, typer.Option(help="Folder; default: reports/.")] = None,
+) -> None:
+    """Build the pages from what has been run, and from the committed notebooks elsewhere."""
+    from casebook.site import build_site
+
+    _say(str(build_site(output)))
+
+
+@app.command()
+def hardware() -> None:
+    """Show processor, memory and GPU, and the profile that fits them."""
+    try:
+        from casebook.models import hardware
+    except ImportError as error:
+        raise CasebookError(f"{error.name} is not installed: pip install -e '.[train]'") from None
+
+    for name, value in hardware().items():
+        _say(f"{name}: {value}")
+
+
+def _rebuild() -> None:
+    from casebook.site import build_site
+
+    build_site()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
