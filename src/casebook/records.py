@@ -1,0 +1,362 @@
+"""Records: what was measured, where it came from, and whether that still holds.
+
+A number in a report is only as good as the way back to what made it. Each training leaves a
+record, a JSON file with its figures, its configuration and its provenance, and a *fingerprint*:
+a hash of everything that could have changed the figures. Whoever shows a record computes the
+fingerprint again; when it differs, the record is flagged as stale. A git revision would not do:
+it changes with every comment.
+
+The claims of a source stand in `cases/<case>/claims.yaml`, each with one verdict. What a verdict
+may say depends on the evidence: the embedded model can show a mechanism, never a reproduction.
+"""
+
+import ast
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from casebook import paths
+from casebook.case import PROFILES, CasebookError, check_name, known_cases
+
+PACKAGES = {
+    "torch": "torch",
+    "transformers": "transformers",
+    "trl": "trl",
+    "peft": "peft",
+    "datasets": "datasets",
+    "numpy": "numpy",
+    "casebook": "rlvr-casebook",
+    "unsloth": "unsloth",
+}
+MODULES = ("case", "rewards", "stats", "models", "training", "evaluation")
+REQUIRED = ("case", "profile", "seed", "provenance")
+VERDICTS: Mapping[str, tuple[str, ...]] = {
+    "computation": ("confirmed", "refuted"),
+    "same model": ("reproduced", "not reproduced", "inconclusive"),
+    "other real model": ("reproduced", "not reproduced", "inconclusive"),
+    "nano": ("mechanism seen", "mechanism not seen", "inconclusive"),
+    "none": ("not run here",),
+}
+BASIS = {  # evidence -> the field that says where to look
+    "computation": "computed_in",
+    "same model": "record",
+    "other real model": "record",
+    "nano": "record",
+    "none": "command",
+}
+
+# Files
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Write JSON whole or not at all: into a file beside `path`, which then takes its place.
+
+    Keys are sorted. NumPy numbers and arrays become plain ones; NaN and infinity, which JSON
+    does not have, become null.
+
+    Raises:
+        CasebookError: something in `content` cannot be written as JSON.
+        OSError: the disk is full, or the folder cannot be written; `path` is as it was.
+    """
+    path = Path(path)
+    text = json.dumps(_plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_record(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a record.
+
+    Raises:
+        CasebookError: there is no such file, it is not whole, or it is something else.
+    """
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CasebookError(f"there is no record at {path}") from None
+    except OSError as error:
+        raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CasebookError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
+    missing = [key for key in REQUIRED if not isinstance(record, dict) or key not in record]
+    if missing:
+        raise CasebookError(f"{path} is not a record: it has no {', '.join(missing)}")
+    return record
+
+
+def committed(case: str, profile: str, arm: str | None = None) -> list[dict[str, Any]]:
+    """The committed records of a case and profile, by arm and seed; an empty list if none.
+
+    Raises:
+        UnknownName: unknown case or profile.
+        CasebookError: a record cannot be read.
+    """
+    check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    folder = paths.RESULTS / case / profile
+    records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
+    return sorted(records, key=lambda record: (str(record.get("arm")), record["seed"]))
+
+
+# Where a number came from
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, hardware, threads, git revision and time, without importing any of the packages.
+
+    A package that is not installed is left out; what this machine does not tell is `None`.
+
+    >>> sorted(provenance())
+    ['git', 'hardware', 'threads', 'time', 'versions']
+    """
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "hardware": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "memory_gb": _memory_gb(),
+            "gpu": _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        },
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "git": _revision(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def fingerprint(
+    case: str, config: Mapping[str, Any], model_files: Iterable[Path], rows_digest: str
+) -> str:
+    """A hash of all that decides a measurement: configuration, weights, rows and code.
+
+    Args:
+        case: name of the case.
+        config: the resolved configuration, without output paths.
+        model_files: the files of the base model, hashed by name and content.
+        rows_digest: a hash of the rows.
+
+    Returns:
+        16 hexadecimal digits.
+
+    Raises:
+        CasebookError: unknown case, or a model file that cannot be read.
+    """
+    files = {}
+    for path in map(Path, model_files):
+        try:
+            with open(path, "rb") as file:
+                files[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
+    parts = [_plain(config), files, rows_digest, code_digest(case)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def code_digest(case: str) -> str:
+    """A hash of the code behind a case's measurements: blind to comments, docstrings and layout.
+
+    Covered are the modules of `MODULES` and all of the case's own.
+
+    Raises:
+        UnknownName: unknown case.
+    """
+    check_name("case", case, known_cases())
+    package = Path(__file__).parent
+    files = [package / f"{name}.py" for name in MODULES]
+    files += sorted((package / "cases" / case).glob("*.py"))
+    trees = {
+        path.relative_to(package).as_posix(): _syntax(ast.parse(path.read_bytes()))
+        for path in files
+    }
+    return hashlib.sha256(json.dumps(trees, sort_keys=True).encode()).hexdigest()
+
+
+def is_current(record: Mapping[str, Any], fingerprint: str) -> bool:
+    """Whether a record was made by what is here now; a record without fingerprint was not.
+
+    >>> is_current({"fingerprint": "0123456789abcdef"}, "0123456789abcdef")
+    True
+    """
+    return record.get("fingerprint") == fingerprint
+
+
+# How a number is shown
+
+
+def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:
+    """A figure with its 95 % interval as text; `percent` for shares.
+
+    >>> figure_text({"value": 0.884, "low": 0.862, "high": 0.9, "n": 1000})
+    '88.4 % [86.2, 90.0]'
+    >>> figure_text({"value": 41.26, "low": 40, "high": 42.5, "n": 1000}, percent=False)
+    '41.3 [40, 42.5]'
+    """
+    value, low, high = figure["value"], figure["low"], figure["high"]
+    if percent:
+        return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{value:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def missing(command: str) -> str:
+    """What a page says where there is no record: so, and the command that would make one.
+
+    >>> missing("casebook experiments poker")
+    '*No recorded run.* This would make one: `casebook experiments poker`'
+    """
+    return f"*No recorded run.* This would make one: `{command}`"
+
+
+# Claims
+
+
+def load_claims(case: str) -> list[dict[str, str]]:
+    """The claims of a case's source, with their verdicts; an empty list where none are written.
+
+    Returns:
+        One dict a claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`, `note`,
+        and where to look: `computed_in` (a notebook) for evidence by computation, `record` for
+        a run, `command` for what was not run.
+
+    Raises:
+        UnknownName: unknown case.
+        CasebookError: the file is no list of claims, or a claim lacks a field, repeats an id,
+            or has a verdict that its evidence does not allow; the message names the claim.
+    """
+    check_name("case", case, known_cases())
+    path = Path(__file__).parent / "cases" / case / "claims.yaml"
+    if not path.exists():
+        return []
+    try:
+        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(rows, list):
+        raise CasebookError(f"{path} must be a list of claims")
+    seen: set[str] = set()
+    for number, row in enumerate(rows, 1):
+        name = row.get("id") if isinstance(row, dict) else None
+        try:
+            _check_claim(row)
+            if name in seen:
+                raise CasebookError("another claim has the same id")
+        except CasebookError as error:
+            raise CasebookError(f"{path.name} of {case}, claim {name or number}: {error}") from None
+        seen.add(name)
+    return rows
+
+
+def _check_claim(row: Any) -> None:
+    if not isinstance(row, dict):
+        raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
+    for field in ("id", "claim", "source", "evidence", "verdict", "note"):
+        _check_text(row, field)
+    check_name("evidence", row["evidence"], VERDICTS)
+    basis = BASIS[row["evidence"]]
+    _check_text(row, basis)
+    known = {"id", "claim", "source", "evidence", "verdict", "note", basis}
+    if extra := sorted(set(map(str, row)) - known):
+        raise CasebookError(f"{row['evidence']!r} evidence has no field {extra[0]!r}")
+    if row["verdict"] not in VERDICTS[row["evidence"]]:
+        raise CasebookError(
+            f"verdict {row['verdict']!r} is not one that evidence {row['evidence']!r} allows: "
+            + ", ".join(VERDICTS[row["evidence"]])
+        )
+
+
+def _check_text(row: Mapping[str, Any], field: str) -> None:
+    if not isinstance(row.get(field), str) or not row[field].strip():
+        raise CasebookError(f"the field {field!r} is missing or is not text")
+
+
+def _plain(value: Any) -> Any:
+    """`value` in JSON's own types."""
+    if hasattr(value, "tolist"):  # NumPy arrays and numbers
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    raise CasebookError(f"{type(value).__name__} cannot be written as JSON: {str(value)[:60]!r}")
+
+
+def _syntax(node: Any) -> Any:
+    """A syntax tree as nested lists, without docstrings.
+
+    `ast.dump` would not do: Python 3.13 writes it differently from 3.11.
+    """
+    if isinstance(node, list):
+        return [_syntax(entry) for entry in node if not _is_bare_string(entry)]
+    if isinstance(node, ast.AST):
+        fields = [(name, _syntax(value)) for name, value in ast.iter_fields(node)]
+        return [type(node).__name__, *(field for field in fields if field[1] not in (None, []))]
+    return None if node is None else repr(node)
+
+
+def _is_bare_string(node: Any) -> bool:
+    """A docstring, or another statement that is nothing but a string."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name, distribution in PACKAGES.items():
+        try:
+            found[name] = version(distribution)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _revision() -> dict[str, Any]:
+    revision = _output("git", "-C", str(paths.ROOT), "rev-parse", "HEAD")
+    changes = _output("git", "-C", str(paths.ROOT), "status", "--porcelain", "-uno")
+    return {"revision": revision, "dirty": bool(changes) if revision else None}
+
+
+def _output(*command: str) -> str | None:
+    """The standard output of a program, or `None` where it is missing, fails or says nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

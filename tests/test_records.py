@@ -1,0 +1,350 @@
+"""Records: whole or not at all, read with care, and stale when what made them changes."""
+
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from casebook import CasebookError, paths, records
+from casebook.case import PROFILES, UnknownName, known_cases
+
+RECORD = {"case": "poker", "profile": "nano", "seed": 0, "provenance": {}}
+
+
+# Writing
+
+
+def test_a_record_survives_being_written_and_read(tmp_path):
+    path = tmp_path / "new" / "folder" / "record.json"
+    record = RECORD | {"after": {"greedy_accuracy": {"value": 0.9, "n": 1000}}, "text": "β = 0"}
+    records.write_json(path, record)
+    assert records.read_record(path) == record
+    assert path.read_text().endswith("}\n")
+    assert [p.name for p in path.parent.iterdir()] == ["record.json"]
+
+
+def test_keys_are_sorted_so_that_records_can_be_compared(tmp_path):
+    records.write_json(tmp_path / "a.json", {"b": 1, "a": {"d": 1, "c": 2}})
+    records.write_json(tmp_path / "b.json", {"a": {"c": 2, "d": 1}, "b": 1})
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(content=json_values)
+def test_whatever_is_written_is_strict_json(tmp_path_factory, content):
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    path = tmp_path_factory.mktemp("json") / "x.json"
+    records.write_json(path, content)
+    json.loads(path.read_text(), parse_constant=refuse)
+
+
+def test_nan_becomes_null_and_numpy_becomes_plain(tmp_path):
+    content = {
+        "nan": math.nan,
+        "inside": [np.float32("inf"), {"x": np.nan}],
+        "count": np.int64(3),
+        "table": np.eye(2, dtype=int),
+        "flag": np.True_,
+        7: (1, 2),
+    }
+    records.write_json(tmp_path / "x.json", content)
+    assert json.loads((tmp_path / "x.json").read_text()) == {
+        "nan": None,
+        "inside": [None, {"x": None}],
+        "count": 3,
+        "table": [[1, 0], [0, 1]],
+        "flag": True,
+        "7": [1, 2],
+    }
+
+
+@pytest.mark.parametrize("content", [{"a": {1, 2}}, [object()], {"p": Path("x")}, b"bytes"])
+def test_what_is_not_json_is_refused_and_leaves_no_file(tmp_path, content):
+    with pytest.raises(CasebookError, match="cannot be written as JSON"):
+        records.write_json(tmp_path / "x.json", content)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _full_disk(*args, **kwargs):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("moment", ["while writing", "while moving"])
+def test_a_failure_in_the_middle_leaves_the_old_record(tmp_path, monkeypatch, moment):
+    path = tmp_path / "record.json"
+    records.write_json(path, RECORD)
+    if moment == "while writing":
+
+        def half(self, text, **kwargs):
+            with open(self, "w") as file:
+                file.write(text[: len(text) // 2])
+            _full_disk()
+
+        monkeypatch.setattr(Path, "write_text", half)
+    else:
+        monkeypatch.setattr(os, "replace", _full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        records.write_json(path, RECORD | {"seed": 1})
+    assert records.read_record(path) == RECORD
+    assert [p.name for p in tmp_path.iterdir()] == ["record.json"]
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not valid JSON"),
+        (b'{"case": "poker", "profile', "not valid JSON"),
+        (b"\xff\xfe\x00", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"[]", "not a record"),
+        (b"null", "not a record"),
+        (b'{"case": "poker", "profile": "nano", "seed": 0}', "no provenance"),
+    ],
+)
+def test_a_damaged_record_is_one_clear_sentence(tmp_path, content, message):
+    path = tmp_path / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(CasebookError, match=message) as caught:
+        records.read_record(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_record_and_a_folder_are_named(tmp_path):
+    with pytest.raises(CasebookError, match=r"there is no record at .*nowhere"):
+        records.read_record(tmp_path / "nowhere.json")
+    with pytest.raises(CasebookError, match="cannot be read"):
+        records.read_record(tmp_path)
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    for arm, seeds in {"grpo": (10, 2, 0), "control": (1,)}.items():
+        for seed in seeds:
+            path = tmp_path / "poker" / "nano" / arm / f"seed{seed}.json"
+            records.write_json(path, RECORD | {"arm": arm, "seed": seed})
+    return tmp_path / "poker" / "nano"
+
+
+def test_committed_records_come_by_arm_and_seed(results):
+    (results / "adapter").mkdir()
+    found = [(record["arm"], record["seed"]) for record in records.committed("poker", "nano")]
+    assert found == [("control", 1), ("grpo", 0), ("grpo", 2), ("grpo", 10)]
+    assert [r["seed"] for r in records.committed("poker", "nano", "grpo")] == [0, 2, 10]
+
+
+def test_no_committed_record_is_an_empty_list(results):
+    assert records.committed("poker", "a100") == []
+    assert records.committed("poker", "nano", "unheard of") == []
+
+
+def test_committed_refuses_unknown_names_and_damaged_records(results):
+    with pytest.raises(UnknownName, match="pokr"):
+        records.committed("pokr", "nano")
+    with pytest.raises(UnknownName, match="h100"):
+        records.committed("poker", "h100")
+    (results / "grpo" / "seed3.json").write_text("{")
+    with pytest.raises(CasebookError, match=r"seed3\.json"):
+        records.committed("poker", "nano")
+
+
+def test_the_records_of_this_checkout_can_be_read():
+    for case in known_cases():
+        for profile in PROFILES:
+            for record in records.committed(case, profile):
+                assert (record["case"], record["profile"]) == (case, profile)
+
+
+# Provenance and fingerprint
+
+
+def test_provenance_says_what_ran_and_can_be_written(tmp_path):
+    where = records.provenance()
+    assert where["versions"]["numpy"] == np.__version__
+    assert where["hardware"]["cores"] >= 1
+    assert where["time"].endswith("+00:00")
+    records.write_json(tmp_path / "x.json", where)
+
+
+def test_provenance_needs_neither_git_nor_a_gpu(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    where = records.provenance()
+    assert where["git"] == {"revision": None, "dirty": None}
+    assert where["hardware"]["gpu"] is None
+
+
+@pytest.fixture
+def weights(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(bytes(1000))
+    return path
+
+
+CONFIG = {"learning_rate": 1e-3, "reward_funcs": ["correct"], "reward_kwargs": {}}
+
+
+def test_a_fingerprint_is_16_hex_digits_and_does_not_depend_on_key_order(weights):
+    mark = records.fingerprint("poker", CONFIG, [weights], "rows")
+    assert len(mark) == 16
+    assert int(mark, 16) >= 0
+    backwards = dict(reversed(CONFIG.items()))
+    assert records.fingerprint("poker", backwards, [weights], "rows") == mark
+    assert records.is_current({"fingerprint": mark}, mark)
+    assert not records.is_current({"fingerprint": "0" * 16}, mark)
+    assert not records.is_current({}, mark)
+
+
+def test_a_fingerprint_changes_with_config_weights_and_rows(weights):
+    marks = {records.fingerprint("poker", CONFIG, [weights], "rows")}
+    marks.add(records.fingerprint("poker", CONFIG | {"learning_rate": 2e-3}, [weights], "rows"))
+    marks.add(records.fingerprint("poker", CONFIG | {"beta": 0.0}, [weights], "rows"))
+    marks.add(records.fingerprint("poker", CONFIG, [], "rows"))
+    marks.add(records.fingerprint("poker", CONFIG, [weights], "other rows"))
+    weights.write_bytes(bytes(999) + b"\x01")
+    marks.add(records.fingerprint("poker", CONFIG, [weights], "rows"))
+    assert len(marks) == 6
+
+
+def test_a_fingerprint_refuses_what_it_cannot_hash(tmp_path):
+    with pytest.raises(CasebookError, match=r"gone\.safetensors cannot be read"):
+        records.fingerprint("poker", CONFIG, [tmp_path / "gone.safetensors"], "rows")
+    with pytest.raises(UnknownName):
+        records.fingerprint("pokr", CONFIG, [], "rows")
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package's code that a test may change."""
+    copy = tmp_path / "casebook"
+    source = Path(records.__file__).parent
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "templates"))
+    monkeypatch.setattr(records, "__file__", str(copy / "records.py"))
+    return copy
+
+
+def test_code_counts_and_its_words_do_not(package):
+    before = records.code_digest("poker")
+    rewards = package / "cases" / "poker" / "rewards.py"
+    code = rewards.read_text()
+    rewards.write_text('"""Other words."""\n# a comment\n' + code.partition('"""\n')[2] + "\n\n")
+    assert records.code_digest("poker") == before
+    rewards.write_text(code + "\n\ndef more():\n    'A docstring.'\n    return 5\n")
+    more = records.code_digest("poker")
+    assert more != before
+    rewards.write_text(code + "\n\ndef more():\n    return 5\n")
+    assert records.code_digest("poker") == more
+    rewards.write_text(code + "\n\ndef more():\n    return '5'\n")
+    assert records.code_digest("poker") != more
+
+
+@pytest.mark.parametrize("module", [*records.MODULES, "cases/poker/data"])
+def test_every_module_behind_a_measurement_counts(package, module):
+    before = records.code_digest("poker")
+    path = package / f"{module}.py"
+    path.write_text(path.read_text() + "\nANOTHER = 1\n")
+    assert records.code_digest("poker") != before
+
+
+def test_code_that_measures_nothing_does_not_count(package):
+    before = records.code_digest("poker")
+    with open(package / "plots.py", "a") as file:
+        file.write("\nANOTHER = 1\n")
+    assert records.code_digest("poker") == before
+
+
+# Text
+
+
+def test_figures_as_text():
+    figure = {"value": 0.5, "low": 0.45, "high": 0.55, "n": 100}
+    assert records.figure_text(figure) == "50.0 % [45.0, 55.0]"
+    assert records.figure_text(figure, percent=False) == "0.5 [0.45, 0.55]"
+    assert "`casebook experiments poker`" in records.missing("casebook experiments poker")
+
+
+# Claims
+
+CLAIM = {
+    "id": "constant-answer",
+    "claim": "The model learned something.",
+    "source": "cell 7",
+    "evidence": "computation",
+    "computed_in": "notebook 10",
+    "verdict": "refuted",
+    "note": "A constant answer does as well.",
+}
+
+
+def _load(package, text):
+    (package / "cases" / "poker" / "claims.yaml").write_text(text)
+    return records.load_claims("poker")
+
+
+def test_claims_are_read(package):
+    assert _load(package, yaml.safe_dump([CLAIM])) == [CLAIM]
+
+
+def test_a_case_may_have_no_claims_yet(package):
+    (package / "cases" / "poker" / "claims.yaml").unlink(missing_ok=True)
+    assert records.load_claims("poker") == []
+
+
+@pytest.mark.parametrize(("evidence", "verdicts"), records.VERDICTS.items())
+def test_evidence_allows_its_own_verdicts_and_no_others(package, evidence, verdicts):
+    everything = {verdict for allowed in records.VERDICTS.values() for verdict in allowed}
+    row = {key: value for key, value in CLAIM.items() if key != "computed_in"}
+    row |= {"evidence": evidence, records.BASIS[evidence]: "somewhere"}
+    for verdict in verdicts:
+        assert _load(package, yaml.safe_dump([row | {"verdict": verdict}]))
+    for verdict in everything - set(verdicts):
+        with pytest.raises(CasebookError, match=f"constant-answer.*{verdict!r}"):
+            _load(package, yaml.safe_dump([row | {"verdict": verdict}]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"evidence": "hearsay"}, "constant-answer.*hearsay.*computation"),
+        ({"evidence": None}, "constant-answer.*'evidence' is missing"),
+        ({"verdict": ""}, "constant-answer.*'verdict' is missing"),
+        ({"computed_in": 10}, "constant-answer.*'computed_in' is missing"),
+        ({"id": None}, "claim 2.*'id' is missing"),
+        ({"id": "first"}, "claim first: another claim"),
+        ({"command": "casebook train"}, "constant-answer.*no field 'command'"),
+    ],
+)
+def test_a_wrong_claim_is_named(package, change, message):
+    rows = [CLAIM | {"id": "first"}, CLAIM | change]
+    with pytest.raises(CasebookError, match=message):
+        _load(package, yaml.safe_dump(rows))
+
+
+@pytest.mark.parametrize("text", ["", "a: 1", "- just words", "- [1]", "a: [", "- \x00"])
+def test_a_file_that_holds_no_claims_is_refused(package, text):
+    with pytest.raises(CasebookError, match=r"claims\.yaml"):
+        _load(package, text)
+
+
+def test_the_claims_of_every_case_are_valid():
+    for case in known_cases():
+        for row in records.load_claims(case):
+            assert row["verdict"] in records.VERDICTS[row["evidence"]]
