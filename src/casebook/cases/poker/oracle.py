@@ -42,7 +42,8 @@ FREQUENCIES = (1_302_540, 1_098_240, 123_552, 54_912, 10_200, 5_108, 3_744, 624,
 LABELS = CATEGORIES[:8]
 SOURCE_LABEL_OF = (0, 1, 2, 3, 4, 5, 6, 7, LABELS.index("straight"), LABELS.index("straight"))
 
-_BLOCK = 1 << 14  # rows at a time, so that what a block needs stays in the second-level cache
+_BLOCK = 1 << 12  # rows at a time, so that what a block needs stays in the second-level cache
+_DECK = np.uint64((1 << 52) - 1)
 
 
 def classify_hands(cards: ArrayLike) -> np.ndarray:
@@ -67,11 +68,9 @@ def classify_hands(cards: ArrayLike) -> np.ndarray:
     weights, table, flush_offset = _tables()
     codes = np.empty(len(cards), np.int8)
     for start in range(0, len(cards), _BLOCK):
-        block = cards[start : start + _BLOCK]
+        block = np.ascontiguousarray(cards[start : start + _BLOCK].T)
         _check_cards(block, start)
-        key = weights.take(block[:, 0], mode="clip")
-        for column in range(1, 5):
-            key += weights.take(block[:, column], mode="clip")
+        key = _sum_of_five(weights.take(block, mode="clip"))
         suits = flush_offset.take(key & _SUIT_MASK, mode="clip")
         codes[start : start + _BLOCK] = table.take((key >> _RANK_SHIFT) + suits, mode="clip")
     return codes
@@ -107,7 +106,7 @@ def source_classify(cards: ArrayLike) -> np.ndarray:
     'high card'
     """
     cards = _as_hands(cards)
-    _check_cards(cards, 0)
+    _check_cards(cards.T, 0)
     ranks, suits = np.sort(cards // 4, axis=1), cards % 4
     gaps = np.diff(ranks, axis=1)
     straight = (gaps == 1).all(axis=1)
@@ -157,7 +156,7 @@ def parse_hand(text: str) -> np.ndarray:
                 f"unknown card {word[:20]!r}: a card is a rank of {RANKS} and a suit of {SUITS}"
             )
     cards = np.array([_CARD_NUMBERS[word] for word in words])
-    _check_cards(cards[None], 0)
+    _check_cards(cards[:, None], 0)
     return cards
 
 
@@ -168,7 +167,7 @@ def format_hand(cards: ArrayLike) -> str:
     '2H 2D 2C 9S 9H'
     """
     hand = _as_hands([cards])
-    _check_cards(hand, 0)
+    _check_cards(hand.T, 0)
     return " ".join(RANKS[card // 4] + SUITS[card % 4] for card in hand[0])
 
 
@@ -249,20 +248,27 @@ def _as_hands(cards: ArrayLike) -> np.ndarray:
     return array
 
 
-def _check_cards(cards: np.ndarray, first_row: int) -> None:
-    """Raise a `CasebookError` for the first row with a number outside 0..51 or a card twice."""
-    if not len(cards):
+def _check_cards(columns: np.ndarray, first_row: int) -> None:
+    """Raise a `CasebookError` for the first hand with a number outside 0..51 or a card twice.
+
+    `columns` has shape `(5, n)`, one hand a column; `first_row` is the number of the first one.
+    """
+    # Five powers of two add up to a number with five bits only if no two are equal. A number
+    # outside 0..51 leaves no bit below 2**52: as unsigned, a negative one is huge, and a shift
+    # by 64 or more gives 0.
+    powers = np.left_shift(np.uint64(1), columns, dtype=np.uint64, casting="unsafe")
+    bits = np.bitwise_count(_sum_of_five(powers) & _DECK)
+    if len(bits) == 0 or bits.min() == 5:
         return
-    # Seen as unsigned, a negative number is larger than 51.
-    unsigned = cards.view(cards.dtype.str.replace("i", "u"))
-    if unsigned.max() > 51:
-        row = int((unsigned > 51).any(axis=1).argmax())
-        raise CasebookError(
-            f"row {first_row + row}: cards are numbers 0..51, got {cards[row].tolist()}"
-        )
-    # Five powers of two add up to a number with five bits only if no two are equal.
-    bits = np.left_shift(np.uint64(1), cards.T, dtype=np.uint64, casting="unsafe")
-    distinct = np.bitwise_count(bits[0] + bits[1] + bits[2] + bits[3] + bits[4])
-    if distinct.min() < 5:
-        row = int((distinct < 5).argmax())
-        raise CasebookError(f"row {first_row + row}: the same card twice in {cards[row].tolist()}")
+    column = int((bits < 5).argmax())
+    hand = columns[:, column].tolist()
+    fault = "the same card twice" if set(hand) <= set(range(52)) else "cards are numbers 0..51"
+    raise CasebookError(f"row {first_row + column}: {fault}, got {hand}")
+
+
+def _sum_of_five(columns: np.ndarray) -> np.ndarray:
+    """`columns.sum(axis=0)`, three times as fast; the first row is used up."""
+    total = columns[0]
+    for row in columns[1:]:
+        total += row
+    return total
