@@ -128,7 +128,9 @@ def evaluate(
     model: Annotated[
         Path | None, typer.Option(help="Folder of an adapter or model; default: the base model.")
     ] = None,
-    profile: Profile = "nano",
+    profile: Annotated[
+        str | None, typer.Option(help="Default: the one the model was trained with, or nano.")
+    ] = None,
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Sampled completions for each row.")] = 8,

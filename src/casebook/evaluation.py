@@ -229,29 +229,39 @@ def generate(
 def evaluate_to_record(
     case: str,
     model_path: str | Path | None = None,
-    profile: str = "nano",
+    profile: str | None = None,
     split: str = "test",
     limit: int | None = None,
     samples: int = 8,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a saved policy, or the profile's base model, and say where the figures came from.
+    """Evaluate a saved policy, or a profile's base model, and say where the figures came from.
+
+    Args:
+        model_path: a folder that a training saved; by default the base model is measured.
+        profile: by default the one the policy was trained with, `nano` for the base model.
 
     Returns:
-        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `provenance` and
-        `figures`, the `Evaluation.summary()`.
+        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `provenance`, and the
+        figures of `Evaluation.summary()`.
+
+    Raises:
+        CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
     """
-    settings = read_settings(case, profile)
     if model_path is None:
-        model, tokenizer = load_base(settings)
+        profile = profile or "nano"
+        model, tokenizer = load_base(read_settings(case, profile))
     else:
+        load_case(case)
         model, tokenizer, card = load_saved(model_path)
+        profile = profile or card["profile"]
         if (card["case"], card["profile"]) != (case, profile):
             raise CasebookError(
                 f"{model_path} was trained for {card['case']}/{card['profile']}, "
                 f"not for {case}/{profile}"
             )
+    settings = read_settings(case, profile)
     evaluation = evaluate(
         model, tokenizer, case, split, profile, limit, samples, seed, progress=progress
     )
@@ -264,7 +274,7 @@ def evaluate_to_record(
         "seed": seed,
         "model": str(model_path or settings["model_name_or_path"]),
         "provenance": provenance(),
-        "figures": evaluation.summary(),
+        **evaluation.summary(),
     }
 
 

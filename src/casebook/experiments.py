@@ -17,6 +17,7 @@ from casebook.case import CasebookError, check_name, load_case
 from casebook.records import is_current, read_record, write_json
 from casebook.training import read_config, run_fingerprint, train
 
+ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 
 
@@ -59,7 +60,12 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
         raise CasebookError(f"the case {case!r} has no experiments ({path})")
     arms = yaml.safe_load(path.read_text())
     for name, arm in arms.items():
-        if not isinstance(arm, Mapping) or set(arm) != {"question", "profile", "seeds", "overrides"}:
+        if not isinstance(arm, Mapping) or set(arm) != {
+            "question",
+            "profile",
+            "seeds",
+            "overrides",
+        }:
             raise CasebookError(
                 f"{path}: the arm {name!r} needs question, profile, seeds and overrides"
             )

@@ -94,9 +94,7 @@ def build_tokenizer(case: Case, seed: int = 0) -> PreTrainedTokenizerFast:
     for row in islice(case.demonstrations(seed), VOCABULARY_SAMPLE):
         counts.update(re.findall(PIECES, row["prompt"] + row["completion"]))
     words = [PAD, EOS, UNKNOWN, *sorted(counts)]
-    core = Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=UNKNOWN)
-    )
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=UNKNOWN))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     core.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(

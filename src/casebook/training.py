@@ -25,11 +25,15 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
-from casebook import models, paths  # before trl: importing models imports Unsloth, where it is
+# Models first: where Unsloth is installed it is imported there, and that must come before trl.
+# isort: off
+from casebook import models, paths
+# isort: on
 
-import pandas as pd  # isort: split
+import pandas as pd
 import yaml
 from datasets import Dataset, disable_progress_bars
+from safetensors import SafetensorError
 from transformers import PrinterCallback, TrainerCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
 
@@ -42,6 +46,8 @@ from casebook.records import fingerprint, provenance, read_record, write_json
 disable_progress_bars()  # of datasets; a training shows its own
 
 NOT_IN_FINGERPRINT = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
+# How a full disk reads in the words of Python, torch and safetensors.
+DISK_TROUBLE = ("No space left", "File too large", "Disk quota", "failed writing file")
 
 
 @dataclass
@@ -205,14 +211,14 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     """
     mark = run_fingerprint(config)
     run = Run(Path(output) if output else default_folder(config))
-    if not _prepare(run, config, mark, resume):
-        return run
     try:
-        return _train(run, config, mark)
-    except OSError as error:
+        return _train(run, config, mark) if _prepare(run, config, mark, resume) else run
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not any(sign in str(error) for sign in DISK_TROUBLE):
+            raise
         raise CasebookError(
-            f"the run stopped: {error.strerror or error}. What was written so far stays in "
-            f"{run.path}; make room, then go on with --resume"
+            f"the run stopped, nothing more can be written: {str(error).splitlines()[0]}. What "
+            f"was written so far stays in {run.path}; make room, then go on with --resume"
         ) from error
 
 
@@ -222,9 +228,7 @@ def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
     return paths.runs_dir(runs_dir) / config.case.case / config.case.profile / name
 
 
-def find_run(
-    case: str, profile: str, seed: int, runs_dir: str | Path | None = None
-) -> Run | None:
+def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
     """The newest finished run of a case, profile and seed below `runs_dir`, or `None`."""
     folder = paths.runs_dir(runs_dir) / case / profile
     records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
@@ -519,7 +523,9 @@ def _prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
     return True
 
 
-def _parse(settings: Mapping[str, Any], where: str) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
+def _parse(
+    settings: Mapping[str, Any], where: str
+) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
     """Settings through TRL's own parser, which reads a file and converts what YAML calls text."""
     with NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump(dict(settings), file)

@@ -1,0 +1,132 @@
+"""Loading a policy, saving it, and the sentence a broken folder gets."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from casebook import models, paths
+from casebook.case import CasebookError
+
+NANO = paths.DATA / "nano" / "poker"
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return models.load_policy("poker", "smoke", seed=3)
+
+
+@pytest.fixture
+def saved(policy, tmp_path):
+    model, tokenizer = policy
+    models.save_policy(
+        model, tokenizer, tmp_path / "adapter", models.read_settings("poker", "smoke")
+    )
+    return tmp_path / "adapter"
+
+
+def test_the_policy_trains_its_adapter_and_nothing_else(policy):
+    model, tokenizer = policy
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert trained
+    assert all("lora_" in name for name in trained)
+    assert tokenizer.padding_side == "left"
+
+
+def test_the_seed_decides_the_adapters_first_values():
+    def values(seed):
+        model, _ = models.load_policy("poker", "smoke", seed=seed)
+        return next(p for name, p in model.named_parameters() if "lora_A" in name)
+
+    assert torch.equal(values(1), values(1))
+    assert not torch.equal(values(1), values(2))
+
+
+def test_a_fresh_adapter_changes_nothing_and_says_so(saved):
+    assert models.largest_change(saved) == 0.0
+
+
+def test_a_saved_policy_comes_back(policy, saved):
+    model, tokenizer = policy
+    again, _, card = models.load_saved(saved)
+    assert card["profile"] == "smoke"
+    ids = tokenizer("Hand: 2C 2D", return_tensors="pt").input_ids
+    assert torch.allclose(model(ids).logits, again(ids).logits, atol=1e-5)
+
+
+def test_a_saved_policy_names_its_base_as_the_configuration_does(saved):
+    config = json.loads((saved / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "data/nano/poker"
+
+
+def test_a_whole_model_is_saved_and_loaded_too(tmp_path):
+    settings = models.read_settings("poker", "smoke") | {"use_peft": False}
+    model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
+    models.save_policy(model, tokenizer, tmp_path / "model", settings)
+    assert models.load_saved(tmp_path / "model")[0].num_parameters() == model.num_parameters()
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(CasebookError, match="no model folder"):
+        models.load_saved(tmp_path / "nothing")
+
+
+def test_a_folder_of_somebody_elses(tmp_path):
+    with pytest.raises(CasebookError, match="no policy saved here"):
+        models.load_saved(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "card", ["", "{", "[]", '{"case": "poker"}', '{"case": "x", "profile": "nano"}']
+)
+def test_a_broken_card(saved, card):
+    (saved / models.CARD).write_text(card)
+    with pytest.raises(CasebookError):
+        models.load_saved(saved)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a tensor", None])
+def test_a_damaged_adapter(saved, content):
+    file = saved / "adapter_model.safetensors"
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(CasebookError, match="damaged"):
+        models.load_saved(saved)
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "no config"])
+def test_a_damaged_base_model(tmp_path, damage):
+    folder = tmp_path / "base"
+    if damage != "missing":
+        shutil.copytree(NANO, folder)
+    if damage == "cut":
+        weights = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(weights[:1000])
+    if damage == "no config":
+        (folder / "config.json").write_text("{")
+    settings = models.read_settings("poker", "smoke") | {"model_name_or_path": str(folder)}
+    with pytest.raises(CasebookError, match="no model could be loaded"):
+        models.load_policy("poker", "smoke", settings=settings)
+
+
+@pytest.mark.parametrize("setting", ["load_in_4bit", "fast_inference"])
+@pytest.mark.skipif(models.UNSLOTH, reason="Unsloth answers for itself")
+def test_what_needs_unsloth_says_so(setting):
+    settings = models.read_settings("poker", "smoke") | {
+        setting: True,
+        "vllm_gpu_memory_utilization": 0.5,
+    }
+    with pytest.raises(CasebookError, match="need Unsloth"):
+        models.load_policy("poker", "smoke", settings=settings)
+
+
+@pytest.mark.parametrize(("case", "profile"), [("pokr", "nano"), ("poker", "nona")])
+def test_unknown_names(case, profile):
+    with pytest.raises(CasebookError, match="known are"):
+        models.load_policy(case, profile)
+
+
+def test_hardware_proposes_a_profile_that_exists():
+    machine = models.hardware()
+    assert machine["cores"] >= 1
+    assert (paths.CONFIGS / "poker" / f"{machine['profile']}.yaml").exists()
