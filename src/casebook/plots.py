@@ -1,0 +1,537 @@
+"""The figures of the course: one style, colours with one meaning, titles that state the finding.
+
+Importing this module switches matplotlib to `casebook.mplstyle`. Every function takes measured
+numbers and a title, and returns a figure; `show` puts it into a notebook, with its alternative
+text, and into a file.
+
+Grey is the base model, blue the trained policy, a dashed black line the oracle; each reward part
+has a colour of its own. The colours are those of Okabe and Ito (2008), which stay apart for
+readers who see colours differently.
+"""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from PIL import Image
+
+from casebook import paths
+from casebook.case import CasebookError
+
+style.use("casebook.casebook")
+
+COLORS: Mapping[str, str] = {
+    "base": "#8a8a8a",
+    "policy": "#0072B2",
+    "oracle": "#000000",
+    "baseline": "#c4c4c4",
+    "planted": "#E69F00",
+    "greedy": "#0072B2",
+    "sampled": "#56B4E9",
+    "lenient": "#CC79A7",
+    "well formed": "#009E73",
+    # reward parts
+    "correct": "#D55E00",
+    "class_weighted": "#D55E00",
+    "tag_format": "#009E73",
+    "answer_grammar": "#CC79A7",
+    "repetition": "#E69F00",
+}
+SPARE = ("#56B4E9", "#7a5195", "#a05d00", "#3b7d4f")  # for reward parts without a colour
+BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
+WINDOW = 7  # logged steps that a dashboard's thick lines average
+BLUES = LinearSegmentedColormap.from_list("", ["#ffffff", COLORS["policy"]])
+CHANGE = LinearSegmentedColormap.from_list("", [COLORS["correct"], "#ffffff", COLORS["policy"]])
+
+
+def figure(
+    title: str, width: float = 6.4, height: float = 3.6, rows: int = 1, columns: int = 1
+) -> tuple[Figure, Axes]:
+    """An empty figure and its axes (an array of them for several), for a picture of one's own.
+
+    Made without pyplot: no figure stays open, and none is shown twice.
+
+    >>> drawn, axes = figure("Rewards rise")
+    >>> line = axes.plot([0, 1])
+    """
+    drawn = Figure(figsize=(width, height))
+    axes = drawn.subplots(rows, columns)
+    if isinstance(axes, Axes):
+        axes.set_title(title, loc="left", x=0, wrap=False)
+    else:
+        drawn.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return drawn, axes
+
+
+def show(drawn: Figure, name: str, alt: str) -> None:
+    """Show a figure in the notebook with its alternative text, and write `name`.png.
+
+    The file goes to `paths.figures_dir()`. The colours are reduced to a palette of 128, which
+    makes the picture a third as large and looks the same.
+
+    Args:
+        drawn: the figure.
+        name: of the file, without ending: the notebook's, two underscores, the picture's.
+        alt: one sentence for those who cannot see the picture: what it shows, not its title.
+
+    Raises:
+        CasebookError: no alternative text, or a name that is a path.
+    """
+    if not isinstance(alt, str) or not alt.strip():
+        raise CasebookError(f"the picture {name!r} needs a sentence of alternative text")
+    if not name or "/" in name or "\\" in name or name.startswith("."):
+        raise CasebookError(f"a picture's name is a file name without folders, not {name!r}")
+    png = _png(drawn)
+    folder = paths.figures_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.png").write_bytes(png)
+
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if get_ipython() is None:  # a script: the file is all it can use
+        return
+    display(
+        {"image/png": base64.b64encode(png).decode(), "text/plain": alt},
+        metadata={"image/png": {"alt": alt}},
+        raw=True,
+    )
+
+
+# Training
+
+
+def dashboard(metrics: pd.DataFrame, title: str, validation: pd.DataFrame | None = None) -> Figure:
+    """A training in four panels: rewards, groups without gradient, length, KL and entropy.
+
+    Thin lines are the logged steps, thick ones their moving average. A panel whose columns are
+    missing says so. Where the loss has no KL term (beta = 0), TRL logs none, and the distance
+    from the base measured on validation prompts stands in its place.
+
+    Args:
+        metrics: one row a logged step, in TRL's metric names: `step`, `rewards/<name>/mean`,
+            `reward`, `frac_reward_zero_std`, `completions/mean_length`,
+            `completions/clipped_ratio`, `kl`, `entropy`; all but `step` may be missing.
+        title: the finding.
+        validation: one row an evaluation: `step` and perhaps `kl_from_base`.
+
+    Raises:
+        CasebookError: no rows, or no column `step`.
+    """
+    if "step" not in metrics or metrics.empty:
+        raise CasebookError("a dashboard needs metrics with at least one row and a column 'step'")
+    drawn, axes = figure(title, 9.6, 6.0, 2, 2)
+    _rewards_panel(axes[0, 0], metrics)
+    _groups_panel(axes[0, 1], metrics)
+    _length_panel(axes[1, 0], metrics)
+    _kl_panel(axes[1, 1], metrics, validation)
+    for ax in axes.flat:
+        ax.set_xlim(metrics["step"].min() - 1, metrics["step"].max() + 1)
+    for ax in axes[1]:
+        ax.set_xlabel("optimiser step")
+    return drawn
+
+
+def learning_curve(runs: Sequence[pd.DataFrame], columns: Mapping[str, str], title: str) -> Figure:
+    """Held-out shares over training: a thin line for each seed, a thick one for their mean.
+
+    Args:
+        runs: one frame a seed, with `step` and `columns`.
+        columns: column -> what it is called in the picture, which also gives its colour.
+        title: the finding.
+    """
+    drawn, ax = figure(title)
+    ends = []
+    for column, label in columns.items():
+        color = COLORS.get(label, SPARE[len(ends) % len(SPARE)])
+        curves = [run.dropna(subset=[column]).set_index("step")[column] for run in runs]
+        if len(curves) > 1:
+            for curve in curves:
+                ax.plot(curve.index, curve, color=color, linewidth=0.8, alpha=0.5)
+        mean = pd.concat(curves, axis=1, join="inner").mean(axis=1)
+        ax.plot(mean.index, mean, color=color, marker="o", markersize=3.5)
+        ends.append((float(mean.iloc[-1]), label, color))
+    ax.set_ylim(0, 1.02)
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_xlabel("optimiser step")
+    ax.set_ylabel("share of held-out prompts")
+    _label_ends(ax, ends)
+    return drawn
+
+
+# Accuracy
+
+
+def accuracy_bars(
+    figures: Mapping[str, Mapping[str, float] | float],
+    title: str,
+    roles: Mapping[str, str] | None = None,
+    xlabel: str = "accuracy, with 95 % interval",
+) -> Figure:
+    """One bar a contender, with interval and number; a plain number is drawn without interval.
+
+    Args:
+        figures: name -> figure (`value`, `low`, `high`), or a number known exactly.
+        title: the finding.
+        roles: name -> key of `COLORS`; `baseline` for names left out. A contender in the role
+            `oracle` is drawn as a dashed line.
+        xlabel: what the bars are.
+    """
+    roles = roles or {}
+    drawn, ax = figure(title, height=0.8 + 0.27 * max(len(figures), 4))
+    names = [name for name in figures if roles.get(name) != "oracle"]
+    for position, name in enumerate(names):
+        entry = figures[name]
+        value = entry["value"] if isinstance(entry, Mapping) else float(entry)
+        high = value
+        ax.barh(position, value, 0.7, color=COLORS[roles.get(name, "baseline")])
+        if isinstance(entry, Mapping):
+            high = entry["high"]
+            _whisker(ax, entry, position)
+        ax.text(
+            high + 0.012,
+            position,
+            f"{value:.1%}",
+            va="center",
+            bbox=BEHIND_TEXT,
+        )
+    for name in figures:
+        if roles.get(name) == "oracle":
+            ax.axvline(float(figures[name]), color=COLORS["oracle"], linestyle="--", linewidth=1)
+            ax.text(float(figures[name]) - 0.01, len(names) - 0.45, name, ha="right", va="bottom")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.1 + (0.5 if len(names) < len(figures) else 0), -0.6)
+    _share_axis(ax, xlabel, 1.09)
+    return drawn
+
+
+def per_class(
+    before: Mapping[str, Mapping[str, float]],
+    after: Mapping[str, Mapping[str, float]],
+    title: str,
+    names: tuple[str, str] = ("base", "after GRPO"),
+) -> Figure:
+    """Recall by label, before and after, with intervals.
+
+    Args:
+        before: label -> figure, for the base model.
+        after: label -> figure, for the trained policy; may be empty.
+        title: the finding.
+        names: what the two are called.
+    """
+    drawn, ax = figure(title, height=0.8 + 0.3 * max(len(before), 4))
+    for position, label in enumerate(before):
+        if label in after:
+            ends = before[label]["value"], after[label]["value"]
+            ax.plot(ends, (position, position), color="#d0d0d0", linewidth=3, zorder=1)
+        for figures, role, shift in ((before, "base", -0.0), (after, "policy", 0.0)):
+            if label in figures:
+                _whisker(ax, figures[label], position + shift, COLORS[role])
+                ax.plot(figures[label]["value"], position, "o", color=COLORS[role], markersize=6)
+    for figures, role, name in ((before, "base", names[0]), (after, "policy", names[1])):
+        if figures:
+            first = next(iter(figures.values()))["value"]
+            ax.text(first, -0.55, name, color=COLORS[role], ha="center", fontweight="bold")
+    ax.set_yticks(range(len(before)), list(before))
+    ax.set_ylim(len(before) - 0.4, -1.0)
+    _share_axis(ax, "recall, with 95 % interval", 1.02)
+    return drawn
+
+
+def confusion_matrix(table: pd.DataFrame, title: str, change: bool = False) -> Figure:
+    """Which answer was read for which label, in percent of the label's completions.
+
+    Args:
+        table: counts, label by answer; or, with `change`, differences of shares.
+        title: the finding.
+        change: colour gains blue and losses orange, and write signs.
+    """
+    shares = table if change else table.div(table.sum(axis=1).clip(lower=1), axis=0)
+    shares = shares.to_numpy(dtype=float)
+    rows, columns = shares.shape
+    drawn, ax = figure(title, 6.4, 1.5 + 0.36 * rows)
+    largest = max(np.abs(shares).max(), 0.01) if change else 1.0
+    ax.imshow(
+        shares,
+        cmap=CHANGE if change else BLUES,
+        vmin=-largest if change else 0,
+        vmax=largest,
+        aspect="auto",
+    )
+    for row in range(rows):
+        for column in range(columns):
+            share = shares[row, column]
+            if abs(share) >= 0.005:
+                text = f"{100 * share:+.0f}" if change else f"{100 * share:.0f}"
+                dark = abs(share) > 0.6 * largest
+                ax.text(
+                    column,
+                    row,
+                    text,
+                    ha="center",
+                    va="center",
+                    color="#fff"[: 4 * dark] or "#222222",
+                )
+    ax.set_xticks(
+        range(columns), list(table.columns), rotation=35, ha="right", rotation_mode="anchor"
+    )
+    ax.set_yticks(range(rows), list(table.index))
+    ax.set_xlabel("answer read" + (", change in percentage points" if change else ", % of row"))
+    ax.set_ylabel("right label")
+    ax.grid(False)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return drawn
+
+
+# Distributions
+
+
+def label_histogram(
+    histograms: Mapping[str, Mapping[str, int]], labels: Sequence[str], title: str
+) -> Figure:
+    """How often each label was answered: one group of bars a label, one bar a model.
+
+    Args:
+        histograms: role (key of `COLORS`) -> label -> count.
+        labels: the labels, in order; anything else in a histogram, such as "none", follows.
+        title: the finding.
+    """
+    others = sorted({name for h in histograms.values() for name in h} - set(labels))
+    table = pd.DataFrame(
+        {
+            role: [histogram.get(name, 0) / max(sum(histogram.values()), 1) for name in names]
+            for names in [[*labels, *others]]
+            for role, histogram in histograms.items()
+        },
+        index=[*labels, *others],
+    )
+    return grouped_bars(table, title, "share of completions", reference=1 / len(labels))
+
+
+def grouped_bars(
+    table: pd.DataFrame, title: str, xlabel: str, reference: float | None = None
+) -> Figure:
+    """Shares side by side: one group a row, one bar a column.
+
+    Args:
+        table: shares; the columns are keys of `COLORS`.
+        title: the finding.
+        xlabel: what the shares are of.
+        reference: the share that equal shares would be, marked by a dashed line.
+    """
+    rows, columns = table.shape
+    drawn, ax = figure(title, height=1.0 + (0.1 + 0.15 * columns) * rows)
+    thickness = 0.78 / columns
+    for k, role in enumerate(table.columns):
+        positions = np.arange(rows) + (k - (columns - 1) / 2) * thickness
+        ax.barh(positions, table[role], 0.9 * thickness, color=COLORS[role])
+        for position, share in zip(positions, table[role], strict=True):
+            first = position == positions[0]  # the first group names the colours
+            ax.annotate(
+                f"{share:.0%} {role}" if first else f"{share:.0%}",
+                (share, position),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8 if first else 7,
+                fontweight="bold" if first else "normal",
+                color=COLORS[role] if first else "#222222",
+                bbox=BEHIND_TEXT,
+            )
+    if reference is not None:
+        ax.axvline(reference, color=COLORS["oracle"], linestyle="--", linewidth=0.9, zorder=0)
+        ax.annotate(
+            "equal shares",
+            (reference, rows - 0.45),
+            xytext=(4, 0),
+            textcoords="offset points",
+            fontsize=7,
+        )
+    ax.set_yticks(range(rows), list(table.index))
+    ax.set_ylim(rows - 0.4, -0.6)
+    _share_axis(ax, xlabel, 1.12 * max(table.to_numpy().max(), 0.1))
+    return drawn
+
+
+def distribution(
+    values: Mapping[str, Sequence[float]], title: str, xlabel: str, bins: Sequence[float]
+) -> Figure:
+    """Histograms over each other, as outlines: completion lengths before and after.
+
+    Args:
+        values: role (key of `COLORS`) -> observations.
+        title: the finding.
+        xlabel: what is counted, with its unit.
+        bins: edges of the bins.
+    """
+    drawn, ax = figure(title)
+    for role, sample in values.items():
+        counts, _ = np.histogram(sample, bins)
+        shares = counts / max(len(sample), 1)
+        ax.stairs(shares, bins, color=COLORS[role], linewidth=1.8)
+        ax.stairs(shares, bins, color=COLORS[role], fill=True, alpha=0.15)
+        peak = int(np.argmax(shares))
+        ax.annotate(
+            f"{role} (mean {np.mean(sample):.0f})",
+            (bins[peak], shares[peak]),
+            xytext=(-5, -3),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            color=COLORS[role],
+            fontweight="bold",
+        )
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel("share of completions")
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    return drawn
+
+
+# Panels of the dashboard
+
+
+def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
+    _panel_title(ax, "Reward parts (mean)")
+    names = {
+        column: column.split("/")[1]
+        for column in metrics.columns
+        if column.startswith("rewards/") and column.endswith("/mean")
+    }
+    spare = iter(SPARE * (1 + len(names)))
+    colors = {name: COLORS.get(name) or next(spare) for name in names.values()}
+    curves = [(column, name, colors[name]) for column, name in names.items()]
+    if "reward" in metrics and len(names) != 1:
+        curves.append(("reward", "weighted sum", COLORS["policy"]))
+    _curves(ax, metrics, curves, "rewards")
+
+
+def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
+    _panel_title(ax, "Groups without gradient (all rewards equal)")
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _curves(ax, metrics, [("frac_reward_zero_std", "", COLORS["policy"])], "groups")
+    ax.set_ylim(0, 1.02)
+
+
+def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
+    _panel_title(ax, "Completion length and truncation")
+    _curves(ax, metrics, [("completions/mean_length", "", COLORS["policy"])], "lengths")
+    ax.set_ylim(0, None)
+    ax.set_ylabel("mean tokens", color=COLORS["policy"])
+    if "completions/clipped_ratio" in metrics:
+        right = ax.twinx()
+        color = COLORS["correct"]
+        _curves(right, metrics, [("completions/clipped_ratio", "", color)], "truncation")
+        right.set_ylim(0, 1.02)
+        right.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        right.set_ylabel("cut at the limit", color=color)
+        right.grid(False)
+
+
+def _kl_panel(ax: Axes, metrics: pd.DataFrame, validation: pd.DataFrame | None) -> None:
+    _panel_title(ax, "KL from the base and entropy (nats a token)")
+    curves = [("entropy", "entropy", COLORS["well formed"])]
+    if "kl" in metrics and metrics["kl"].notna().any():
+        curves.append(("kl", "KL", COLORS["policy"]))
+        _curves(ax, metrics, curves, "entropy")
+    elif validation is not None and "kl_from_base" in validation:
+        measured = validation.dropna(subset=["kl_from_base"])
+        ax.plot(measured["step"], measured["kl_from_base"], "o-", color=COLORS["policy"], ms=3.5)
+        last = [(float(v), "KL, held out", COLORS["policy"]) for v in measured["kl_from_base"][-1:]]
+        _curves(ax, metrics, curves, "entropy", last)
+    else:
+        _curves(ax, metrics, curves, "entropy")
+        ax.text(0.98, 0.9, "KL not measured", transform=ax.transAxes, ha="right", color="#777777")
+    ax.set_ylim(min(0, ax.get_ylim()[0]), None)
+
+
+def _curves(
+    ax: Axes,
+    metrics: pd.DataFrame,
+    curves: Sequence[tuple[str, str, str]],
+    what: str,
+    ends: Sequence[tuple[float, str, str]] = (),
+) -> None:
+    """Draw (column, label, colour) as thin raw and thick averaged lines, labelled at the end."""
+    ends = list(ends)
+    drawn = bool(ends)
+    for column, label, color in curves:
+        if column not in metrics or metrics[column].isna().all():
+            continue
+        drawn = True
+        values = metrics[column].astype(float)
+        smooth = values.rolling(WINDOW, center=True, min_periods=1).mean()
+        ax.plot(metrics["step"], values, color=color, linewidth=0.7, alpha=0.4)
+        ax.plot(metrics["step"], smooth, color=color, marker="o" if len(values) == 1 else None)
+        if label:
+            ends.append((float(smooth.dropna().iloc[-1]), label, color))
+    if not drawn:
+        ax.text(0.5, 0.5, f"no {what} logged", transform=ax.transAxes, ha="center", color="#777777")
+        ax.set_yticks([])
+    _label_ends(ax, ends)
+
+
+# Parts
+
+
+def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write (height, text, colour) to the right of the axes, moved apart where they collide."""
+    if not ends:
+        return
+    bottom, top = ax.get_ylim()
+    height = ax.get_position().height * ax.figure.get_figheight() * 72
+    gap = 11 / max(height, 1) * (top - bottom)
+    ordered = sorted(ends)
+    places = [end[0] for end in ordered]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    overshoot = max(0.0, places[-1] - top)
+    for place, (_, text, color) in zip(places, ordered, strict=True):
+        ax.annotate(
+            text,
+            (1, place - overshoot),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            color=color,
+            fontsize=8,
+            annotation_clip=False,
+        )
+
+
+def _whisker(ax: Axes, entry: Mapping[str, float], position: float, color: str = "#222222") -> None:
+    value = entry["value"]
+    below, above = max(value - entry["low"], 0), max(entry["high"] - value, 0)
+    ax.errorbar(value, position, xerr=[[below], [above]], fmt="none", ecolor=color, elinewidth=1.1)
+
+
+def _share_axis(ax: Axes, xlabel: str, right: float) -> None:
+    """Horizontal bars of shares: the scale below, no lines but the bars themselves."""
+    ax.set_xlim(0, right)
+    ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_xlabel(xlabel)
+    ax.grid(False)
+    ax.grid(True, axis="x")
+    ax.spines["left"].set_visible(False)
+
+
+def _panel_title(ax: Axes, text: str) -> None:
+    ax.set_title(text, fontsize=9, fontweight="normal")
+
+
+def _png(drawn: Figure) -> bytes:
+    """A PNG with a palette and without the versions of what drew it."""
+    raw, small = io.BytesIO(), io.BytesIO()
+    drawn.savefig(raw, format="png", metadata={"Software": None})
+    image = Image.open(raw).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    image.save(small, format="png", optimize=True)
+    return small.getvalue()

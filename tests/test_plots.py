@@ -1,0 +1,180 @@
+"""Pictures: drawn from what there is, shown with alternative text, the same bytes every time."""
+
+import base64
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from casebook import CasebookError, plots
+from casebook.stats import mean_interval
+
+LABELS = ("high card", "one pair", "flush")
+STEPS = np.arange(1, 21)
+METRICS = pd.DataFrame(
+    {
+        "step": STEPS,
+        "reward": STEPS / 20,
+        "rewards/class_weighted/mean": STEPS / 30,
+        "rewards/my_own/mean": STEPS / 40,
+        "frac_reward_zero_std": 0.5,
+        "completions/mean_length": 40.0,
+        "completions/clipped_ratio": 0.1,
+        "entropy": 0.3,
+        "kl": 0.01,
+    }
+)
+VALIDATION = pd.DataFrame({"step": [0, 10, 20], "kl_from_base": [0.0, 0.1, 0.2]})
+FIGURE = mean_interval([1, 1, 0, 1])
+
+
+def words(drawn):
+    """All that is written in the panels of a figure."""
+    return " | ".join(
+        text.get_text() for ax in drawn.axes for text in (*ax.texts, ax.title, ax.xaxis.label)
+    )
+
+
+@pytest.fixture
+def figures_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("CASEBOOK_FIGURES_DIR", str(tmp_path / "figures"))
+    return tmp_path / "figures"
+
+
+# Showing
+
+
+def test_a_script_gets_a_file(figures_dir):
+    drawn, ax = plots.figure("A finding")
+    ax.plot([0, 1])
+    plots.show(drawn, "13_poker_grpo__line", "A rising line.")
+    with Image.open(figures_dir / "13_poker_grpo__line.png") as image:
+        assert image.size == (960, 540)  # 6.4 x 3.6 inches at 150 dots an inch
+        assert image.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
+
+
+def test_a_notebook_gets_the_picture_with_its_alternative_text(figures_dir, monkeypatch):
+    import IPython
+    import IPython.display
+
+    shown = []
+    monkeypatch.setattr(IPython, "get_ipython", lambda: object())
+    monkeypatch.setattr(IPython.display, "display", lambda *a, **k: shown.append((a, k)))
+    plots.show(plots.figure("A finding")[0], "x", "An empty picture.")
+    (data,), options = shown[0]
+    png = (figures_dir / "x.png").read_bytes()
+    assert base64.b64decode(data["image/png"]) == png
+    assert data["text/plain"] == "An empty picture."
+    assert options["metadata"] == {"image/png": {"alt": "An empty picture."}}
+    assert len(shown) == 1
+
+
+def test_the_same_figure_gives_the_same_bytes(figures_dir):
+    for name in ("a", "b"):
+        plots.show(plots.dashboard(METRICS, "Same"), name, "A dashboard.")
+    one, two = ((figures_dir / f"{name}.png").read_bytes() for name in ("a", "b"))
+    assert one == two
+    assert len(one) < 120_000
+
+
+@pytest.mark.parametrize("alt", ["", "  ", None])
+def test_a_picture_without_alternative_text_is_refused(figures_dir, alt):
+    with pytest.raises(CasebookError, match="alternative text"):
+        plots.show(plots.figure("x")[0], "x", alt)
+    assert not figures_dir.exists()
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a\\b", ".hidden"])
+def test_a_picture_stays_in_its_folder(figures_dir, name):
+    with pytest.raises(CasebookError, match="file name"):
+        plots.show(plots.figure("x")[0], name, "x")
+
+
+# The dashboard
+
+
+def test_the_dashboard_draws_every_panel():
+    drawn = plots.dashboard(METRICS, "Reward rises")
+    text = words(drawn)
+    assert drawn.get_suptitle() == "Reward rises"
+    for label in ("class_weighted", "my_own", "weighted sum", "KL", "entropy"):
+        assert label in text
+    assert "not measured" not in text
+    assert " logged" not in text
+
+
+@pytest.mark.parametrize("column", [c for c in METRICS if c != "step"])
+def test_the_dashboard_does_without_any_one_column(column):
+    for metrics in (METRICS.drop(columns=column), METRICS.assign(**{column: np.nan})):
+        plots.dashboard(metrics, "x").canvas.draw()
+
+
+def test_kl_comes_from_the_loss_or_from_held_out_prompts_or_is_said_to_be_missing():
+    without = METRICS.drop(columns="kl")
+    assert "KL not measured" in words(plots.dashboard(without, "x"))
+    assert "KL not measured" in words(plots.dashboard(without, "x", VALIDATION[["step"]]))
+    text = words(plots.dashboard(without, "x", VALIDATION))
+    assert "KL, held out" in text
+    assert "not measured" not in text
+    assert "held out" not in words(plots.dashboard(METRICS, "x", VALIDATION))
+
+
+def test_panels_without_data_say_so():
+    text = words(plots.dashboard(METRICS[["step"]].head(1), "x"))
+    for what in ("rewards", "groups", "lengths", "entropy"):
+        assert f"no {what} logged" in text
+
+
+@pytest.mark.parametrize("metrics", [pd.DataFrame(), METRICS.head(0), METRICS[["reward"]]])
+def test_a_dashboard_needs_steps(metrics):
+    with pytest.raises(CasebookError, match="step"):
+        plots.dashboard(metrics, "x")
+
+
+# The others
+
+
+def test_bars_show_every_number_and_the_oracle_as_a_line():
+    drawn = plots.accuracy_bars(
+        {"constant": 0.125, "base": FIGURE, "oracle": 1.0},
+        "x",
+        {"base": "base", "oracle": "oracle"},
+    )
+    (ax,) = drawn.axes
+    assert "12.5%" in words(drawn)
+    assert "75.0%" in words(drawn)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["constant", "base"]
+    assert any(line.get_linestyle() == "--" for line in ax.lines)
+
+
+def test_classes_are_drawn_before_training_too():
+    before = dict.fromkeys(LABELS, FIGURE)
+    assert "after GRPO" not in words(plots.per_class(before, {}, "x"))
+    assert "after GRPO" in words(plots.per_class(before, {"flush": FIGURE}, "x"))
+
+
+def test_a_confusion_matrix_is_shown_in_percent_of_its_rows():
+    table = pd.DataFrame([[3, 1], [0, 0]], index=["a", "b"], columns=["a", "none"])
+    drawn = plots.confusion_matrix(table, "x")
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["75", "25"]
+    change = plots.confusion_matrix(table / 10, "x", change=True)
+    assert [text.get_text() for text in change.axes[0].texts] == ["+30", "+10"]
+
+
+def test_histograms_share_labels_and_survive_empty_counts():
+    drawn = plots.label_histogram({"base": {"flush": 1, "none": 3}, "policy": {}}, LABELS, "x")
+    ticks = [tick.get_text() for tick in drawn.axes[0].get_yticklabels()]
+    assert ticks == [*LABELS, "none"]
+    assert "75%" in words(drawn)
+
+
+def test_lengths_and_learning_curves_are_drawn():
+    lengths = {"base": [1, 2, 3], "policy": [2, 2, 2]}
+    assert "mean 2" in words(plots.distribution(lengths, "x", "tokens", range(6)))
+    runs = [pd.DataFrame({"step": [0, 10], "greedy_accuracy": [a, b]}) for a, b in ((0, 1), (1, 1))]
+    drawn = plots.learning_curve(runs, {"greedy_accuracy": "greedy"}, "x")
+    assert isinstance(drawn, Figure)
+    thick = drawn.axes[0].lines[-1]
+    assert thick.get_ydata().tolist() == [0.5, 1.0]
