@@ -34,10 +34,15 @@ def main() -> None:
     # To be ended by a job scheduler is to be stopped by Ctrl-C: children end, files stay whole.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app()
+        app(prog_name="casebook")
     except CasebookError as error:
-        print(f"casebook: {error}", file=sys.stderr)
-        sys.exit(2)
+        sentence = str(error)
+    except ModuleNotFoundError as error:
+        if error.name.startswith("casebook"):
+            raise
+        sentence = f"{error.name} is not installed here: pip install -r requirements.txt"
+    print(f"casebook: {sentence}", file=sys.stderr)
+    sys.exit(2)
 
 
 @app.command()
@@ -196,10 +201,7 @@ def site(
 @app.command()
 def hardware() -> None:
     """Show processor, memory and GPU, and the profile that fits them."""
-    try:
-        from casebook.models import hardware
-    except ImportError as error:
-        raise CasebookError(f"{error.name} is not installed: pip install -e '.[train]'") from None
+    from casebook.models import hardware
 
     for name, value in hardware().items():
         _say(f"{name}: {value}")

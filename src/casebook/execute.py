@@ -496,7 +496,8 @@ def _clean_outputs(outputs: list, count: int) -> list:
     for output in clean:
         if output.output_type == "stream":
             # A line that was written over and over again is what it was in the end.
-            text = re.sub(r"[^\n]*\r(?!\n)", "", output.text)
+            lines = output.text.replace("\r\n", "\n").split("\n")
+            text = "\n".join(line.rpartition("\r")[2] for line in lines)
             output.text = _without_paths(text)
         elif "data" in output:
             output.data = {
@@ -533,7 +534,7 @@ if "google.colab" in sys.modules:
     from importlib.metadata import version
 
     def pip(*args):
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", *args], check=True)
+        subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", *args])
 
     if not os.path.exists("src/casebook"):
 @fetch@
@@ -548,20 +549,21 @@ if "google.colab" in sys.modules:
 _CLONE = """\
         repository = "@address@"
         tag = "--branch=v@version@"
-        subprocess.run(["git", "clone", "-q", "--depth=1", tag, repository, "casebook"])"""
+        clone = ["git", "clone", "-q", "--depth=1", tag, repository, "casebook"]
+        subprocess.check_call(clone)"""
 
 _UNPACK = """\
         if not os.path.exists("casebook.zip"):
             print("Upload casebook.zip (Files, on the left), then run this cell again.")
             sys.exit("Make it by: git archive --format=zip --output casebook.zip HEAD")
-        subprocess.run(["unzip", "-q", "casebook.zip", "-d", "casebook"], check=True)"""
+        subprocess.check_call(["unzip", "-q", "casebook.zip", "-d", "casebook"])"""
 
 # Unsloth is installed without its requirements, which would replace half of what Colab has.
 _GPU = """\
     gpu = os.popen("nvidia-smi --query-gpu=compute_cap --format=csv,noheader").read()
-    pip("--no-deps", "@torchao@")  # Colab's own is too old for PEFT
-    if gpu:
-        pip("--no-deps", @unsloth@)
+    unsloth = [@unsloth@]
+    # Colab's own torchao is too old for PEFT.
+    pip("--no-deps", "@torchao@", *(unsloth if gpu else []))
     # vLLM fits one torch each, and no longer runs on a T4.
     wheel = {
         "2.11.0+cu12": "@release@"
@@ -610,7 +612,7 @@ def install_cell(variant: str) -> str:
         "package": "." if light else ".[train]",
         "pins": _wrap(cpu[name] for name in names),
         "torchao": cu12["torchao"],
-        "unsloth": _wrap((cu12[n] for n in ("unsloth", "unsloth-zoo", "bitsandbytes")), indent=8),
+        "unsloth": _wrap(cu12[name] for name in ("unsloth", "unsloth-zoo", "bitsandbytes")),
         "release": release + slash,
         "wheel": wheel,
         "vllm": cu13["vllm"],
@@ -648,14 +650,14 @@ def write_install_cells() -> list[Path]:
     return changed
 
 
-def _wrap(pins: Iterable[str], indent: int = 4) -> str:
+def _wrap(pins: Iterable[str]) -> str:
     """The inside of a list of strings, over several lines where one would be too wide."""
     text = ", ".join(f'"{pin}"' for pin in pins)
-    if len(text) < 70 - indent:
+    if len(text) <= 72:
         return text
-    inner = " " * (indent + 4)
-    lines = textwrap.wrap(text + ",", 88, initial_indent=inner, subsequent_indent=inner)
-    return "\n".join(["", *lines, " " * indent])
+    indent = " " * 8
+    lines = textwrap.wrap(text + ",", 88, initial_indent=indent, subsequent_indent=indent)
+    return "\n".join(["", *lines, "    "])
 
 
 def _pins(file: str) -> dict[str, str]:
@@ -753,7 +755,13 @@ def _run_notebook(source: str, output: str, parameters: dict[str, Any]) -> None:
     class Engine(NBClientEngine):
         @classmethod
         def execute_managed_notebook(cls, nb_man, kernel_name, **options):
-            code = [i for i, cell in enumerate(nb_man.nb.cells) if cell.cell_type == "code"]
+            # A reader of the source counts its code cells, without the one papermill injected.
+            code = [
+                index
+                for index, cell in enumerate(nb_man.nb.cells)
+                if cell.cell_type == "code"
+                and "injected-parameters" not in cell.metadata.get("tags", [])
+            ]
             start = nb_man.cell_start
 
             def cell_start(cell, cell_index=None, **more):
@@ -780,7 +788,6 @@ def _run_notebook(source: str, output: str, parameters: dict[str, Any]) -> None:
             cwd=str(paths.ROOT),
         )
     except papermill.PapermillExecutionError as error:
-        # papermill counts from the parameters it injected; a reader counts cells of code.
         cell = f"{now['cell']}: {error.ename}: {error.evalue}"
         trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback)).splitlines()
         say(failure={"error": cell, "source": error.source, "traceback": trace})

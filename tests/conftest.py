@@ -1,0 +1,31 @@
+"""What several tests share: one thread, no hub, and a made-up checkout."""
+
+import os
+import shutil
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import pytest
+
+from casebook import paths
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """An empty checkout, which this process and its children take for the real one."""
+    root = tmp_path / "checkout"
+    for name in ("notebooks", "configs", "data", "results", "reports"):
+        (root / name).mkdir(parents=True)
+        monkeypatch.setattr(paths, name.upper(), root / name)
+    for path in [CHECKOUT / "pyproject.toml", *CHECKOUT.glob("requirements*.txt")]:
+        shutil.copy(path, root)
+    monkeypatch.setattr(paths, "ROOT", root)
+    monkeypatch.setenv("CASEBOOK_ROOT", str(root))
+    monkeypatch.delenv("RUNS_DIR", raising=False)
+    return root

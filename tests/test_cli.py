@@ -1,0 +1,202 @@
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+
+from casebook import cli, paths
+from casebook.case import CasebookError
+
+COMMANDS = ("execute", "train", "evaluate", "experiments", "nano build", "site", "hardware")
+
+
+def casebook(monkeypatch, *arguments):
+    """The exit code of a call of the command in this process."""
+    monkeypatch.setattr(sys, "argv", ["casebook", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code or 0
+
+
+def replace(monkeypatch, module, name, function):
+    """Put a module with one function in the place of one that imports torch."""
+    stand_in = types.ModuleType(f"casebook.{module}")
+    setattr(stand_in, name, function)
+    monkeypatch.setitem(sys.modules, f"casebook.{module}", stand_in)
+    monkeypatch.setattr(f"casebook.{module}", stand_in, raising=False)
+    return stand_in
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_every_command_explains_itself(command, monkeypatch, capsys):
+    assert casebook(monkeypatch, *command.split(), "--help") == 0
+    assert f"Usage: {' '.join(['casebook', command]).strip()} [OPTIONS]" in capsys.readouterr().out
+
+
+def test_help_imports_neither_torch_nor_the_notebook_libraries():
+    code = (
+        "import sys; from casebook import cli\n"
+        "sys.argv = ['casebook', 'train', '--help']\n"
+        "try:\n    cli.main()\n"
+        "except SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'trl', 'transformers', 'papermill', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["execute", "pker"], "unknown case 'pker'"),
+        (["execute", "-p", "SEED"], "'SEED' is not a parameter: write NAME=VALUE"),
+        (["execute", "--profile", "huge"], "unknown profile 'huge'"),
+        (["experiments", "poker", "--seeds", "0,one"], "--seeds takes whole numbers with commas"),
+        (["nano", "build", "pker"], "unknown case 'pker'"),
+        (["experiments", "pker"], "unknown case 'pker'"),
+        (["evaluate", "--case", "pker"], "unknown case 'pker'"),
+        (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),
+        (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["train", "--config", "x.yaml", "--set", "beta"], "'beta' is not a parameter"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, monkeypatch, capsys):
+    assert casebook(monkeypatch, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("casebook: ")
+    assert sentence in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [["train"], ["evaluate"], ["nano", "build"], ["execute", "--jobs", "0"], ["trian"]]
+)
+def test_a_wrong_call_is_exit_code_2(arguments, monkeypatch, capsys):
+    assert casebook(monkeypatch, *arguments) == 2
+    assert "Usage:" in capsys.readouterr().err
+
+
+def test_another_error_is_not_swallowed(monkeypatch):
+    def build_site(output):
+        raise RuntimeError("a bug")
+
+    replace(monkeypatch, "site", "build_site", build_site)
+    monkeypatch.setattr(sys, "argv", ["casebook", "site"])
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main()
+
+
+def results_of(*statuses):
+    from casebook.execute import Result
+
+    def execute(*arguments, **options):
+        results = [Result(f"1{n}_a", status) for n, status in enumerate(statuses)]
+        for result in results:
+            options["on_done"](result)
+        return results
+
+    return execute
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"), [(["ok", "ok"], 0), (["ok", "failed", "skipped"], 1), (["stopped"], 1)]
+)
+def test_execute_fails_when_a_notebook_did_and_the_pages_are_built(
+    statuses, code, monkeypatch, capsys
+):
+    built = []
+    monkeypatch.setattr("casebook.execute.execute", results_of(*statuses))
+    replace(monkeypatch, "site", "build_site", lambda *_: built.append(1))
+    assert casebook(monkeypatch, "execute", "--site") == code
+    assert built
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{statuses.count('ok')} ok, ")
+
+
+def test_execute_hands_its_options_on(monkeypatch):
+    asked = {}
+
+    def execute(cases, **options):
+        asked.update(options, cases=cases)
+        return []
+
+    monkeypatch.setattr("casebook.execute.execute", execute)
+    arguments = "poker --profile smoke --seed 3 -p LIMIT=5 -p RATE=1e-3 --jobs 2 --from 12 --force"
+    assert casebook(monkeypatch, "execute", *arguments.split()) == 0
+    for name, value in {
+        "cases": ["poker"],
+        "profile": "smoke",
+        "seed": 3,
+        "parameters": {"LIMIT": 5, "RATE": 0.001},
+        "jobs": 2,
+        "start_from": 12,
+        "force": True,
+        "in_place": False,
+    }.items():
+        assert asked[name] == value
+
+
+def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_path, capsys):
+    asked = {}
+    figures = {name: {"value": 0.5} for name in ("greedy_accuracy", "sampled_accuracy")}
+
+    class Run:
+        path = tmp_path
+
+        def record(self):
+            return {"before": figures, "after": figures}
+
+    def train(config, output, resume):
+        asked.update(config, output=output, resume=resume)
+        return Run()
+
+    training = replace(monkeypatch, "training", "train", train)
+    training.read_config = lambda path, overrides: {"path": path, **overrides}
+    arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
+    assert casebook(monkeypatch, "train", *arguments.split()) == 0
+    assert (asked["seed"], asked["beta"], asked["resume"]) == (3, 0.1, True)
+    assert asked["output"] == tmp_path
+    assert str(tmp_path / "record.json") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, capsys):
+    record = {"case": "poker", "figures": {"well_formed": {"value": 0.5}}}
+    replace(monkeypatch, "evaluation", "evaluate_to_record", lambda *arguments: record)
+    output = ["--output", str(tmp_path / "e.json")] if to_file else []
+    assert casebook(monkeypatch, "evaluate", "--case", "poker", *output) == 0
+    printed = capsys.readouterr().out
+    assert json.loads((tmp_path / "e.json").read_text() if to_file else printed) == record
+
+
+def test_hardware_prints_what_it_found(monkeypatch, capsys):
+    replace(monkeypatch, "models", "hardware", lambda: {"cores": 2, "profile": "nano"})
+    assert casebook(monkeypatch, "hardware") == 0
+    assert capsys.readouterr().out == "cores: 2\nprofile: nano\n"
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch, capsys):
+    def build_site(output):
+        import a_library_nobody_has  # noqa: F401
+
+    replace(monkeypatch, "site", "build_site", build_site)
+    assert casebook(monkeypatch, "site") == 2
+    assert capsys.readouterr().err == (
+        "casebook: a_library_nobody_has is not installed here: pip install -r requirements.txt\n"
+    )
+
+
+def test_ctrl_c_is_exit_code_130(monkeypatch):
+    def build_site(output):
+        raise KeyboardInterrupt
+
+    replace(monkeypatch, "site", "build_site", build_site)
+    assert casebook(monkeypatch, "site") == 130
+
+
+def test_a_casebook_error_deep_inside_is_one_sentence(monkeypatch, capsys):
+    def build_site(output):
+        raise CasebookError(f"{paths.REPORTS.name} cannot be written")
+
+    replace(monkeypatch, "site", "build_site", build_site)
+    assert casebook(monkeypatch, "site") == 2
+    assert capsys.readouterr().err == "casebook: reports cannot be written\n"

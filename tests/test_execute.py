@@ -1,0 +1,518 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from importlib.metadata import version
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nbformat.v4 import (
+    new_code_cell,
+    new_markdown_cell,
+    new_notebook,
+    new_output,
+)
+
+from casebook import execute, paths
+from casebook.case import CasebookError, UnknownName
+
+PARAMETERS = 'PROFILE = "nano"\nSEED = 0\nRUNS_DIR = "runs"\nDATA_DIR = ""\nLIMIT = 0'
+
+
+def write_notebook(folder, name, *code, parameters=PARAMETERS):
+    cells = [
+        new_markdown_cell(f"# {name}"),
+        new_code_cell("import sys", metadata={"tags": ["install"]}),
+        new_code_cell(parameters, metadata={"tags": ["parameters"]}),
+        *map(new_code_cell, code),
+    ]
+    notebook = new_notebook(cells=cells)
+    notebook.metadata["kernelspec"] = {
+        "display_name": "Python 3",
+        "language": "python",
+        "name": "python3",
+    }
+    path = folder / "notebooks" / f"{name}.ipynb"
+    nbformat.write(notebook, path)
+    return path
+
+
+def outputs_of(path):
+    cells = nbformat.read(path, as_version=4).cells
+    return "".join(output.get("text", "") for cell in cells for output in cell.get("outputs", []))
+
+
+# Running
+
+
+def test_a_series_leaves_executed_copies_and_their_status(checkout):
+    write_notebook(checkout, "10_alpha_oracle", "print(PROFILE, SEED)")
+    results = execute.execute(profile="smoke", seed=3)
+    assert [(r.name, r.status) for r in results] == [("10_alpha_oracle", "ok")]
+    assert outputs_of(checkout / "reports/executed/10_alpha_oracle.ipynb") == "smoke 3\n"
+    entry = json.loads((checkout / "reports/execution.json").read_text())["10_alpha_oracle"]
+    assert (entry["status"], entry["profile"], entry["seed"]) == ("ok", "smoke", 3)
+
+
+@pytest.mark.slow
+def test_kernels_run_at_the_root_in_this_environment_on_one_thread(checkout, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    write_notebook(
+        checkout,
+        "10_alpha_oracle",
+        "import os, sys\nprint(os.getcwd(), sys.executable, os.environ['OMP_NUM_THREADS'])",
+    )
+    execute.execute()
+    told = outputs_of(checkout / "reports/executed/10_alpha_oracle.ipynb").split()
+    assert told == [str(checkout), sys.executable, "1"]
+
+
+@pytest.mark.slow
+def test_a_failure_skips_the_rest_of_its_case_and_nothing_else(checkout):
+    write_notebook(checkout, "10_alpha_oracle", "print('kept')")
+    write_notebook(checkout, "11_alpha_rewards", "hands = 3", "raise ValueError('wheel')", "1 + 1")
+    write_notebook(checkout, "12_alpha_baseline", "print('never')")
+    write_notebook(checkout, "20_beta_oracle", "print('other case')")
+    lines, done = [], []
+    results = execute.execute(log=lines.append, on_done=lambda r: done.append(r.name))
+    assert [r.status for r in results] == ["ok", "failed", "skipped", "ok"]
+    assert sorted(done) == [r.name for r in results]
+    assert {p.stem for p in (checkout / "reports/executed").iterdir()} == {
+        "10_alpha_oracle",
+        "20_beta_oracle",
+    }
+    assert (checkout / "reports/failed/11_alpha_rewards.ipynb").exists()
+    shown = "\n".join(lines)
+    assert "    raise ValueError('wheel')\n" in shown
+    assert "Traceback" in shown
+    error = execute.read_status()["11_alpha_rewards"]["error"]
+    assert error == "cell 4 of 5: ValueError: wheel"
+
+
+def test_what_is_up_to_date_is_not_run_again(checkout, monkeypatch):
+    # What the kernel would do does not matter here: the copy is the source.
+    def run_nothing(series, source, output, *rest):
+        shutil.copy(source, output)
+
+    monkeypatch.setattr(execute._Series, "_execute", run_nothing)
+    path = write_notebook(checkout, "10_alpha_oracle", "print(1)")
+
+    def reused(**options):
+        (result,) = execute.execute(**options)
+        assert result.status == "ok"
+        return result.reused
+
+    assert not reused()
+    assert reused()
+    assert not reused(force=True)
+    assert not reused(seed=1)
+    assert not reused()  # the copy there now is the one of seed 1
+    write_notebook(checkout, "10_alpha_oracle", "print(2)")
+    assert not reused()
+    assert reused()
+    (checkout / "data" / "rows.csv").write_text("other data")
+    assert not reused()
+    (checkout / "reports/executed" / path.name).unlink()
+    assert not reused()
+
+
+@pytest.mark.slow
+def test_a_failed_one_is_tried_again_and_its_copy_goes_when_it_succeeds(checkout):
+    write_notebook(checkout, "10_alpha_oracle", "1 / 0")
+    assert execute.execute()[0].status == "failed"
+    assert execute.execute()[0].status == "failed"
+    write_notebook(checkout, "10_alpha_oracle", "1 / 1")
+    assert execute.execute()[0].status == "ok"
+    assert not (checkout / "reports/failed/10_alpha_oracle.ipynb").exists()
+
+
+@pytest.mark.slow
+def test_a_kernel_that_dies_is_a_failure_like_another(checkout):
+    write_notebook(checkout, "10_alpha_oracle", "import os\nos._exit(3)")
+    (result,) = execute.execute()
+    assert result.status == "failed"
+    assert result.error.startswith("cell 3 of 3: ")
+
+
+@pytest.mark.slow
+def test_cases_run_at_the_same_time(checkout):
+    meet = "\n".join(
+        [
+            "import time",
+            "from pathlib import Path",
+            "Path('{}').touch()",
+            "for _ in range(600):",
+            "    if Path('{}').exists():",
+            "        break",
+            "    time.sleep(0.1)",
+            "else:",
+            "    raise TimeoutError('alone')",
+        ]
+    )
+    write_notebook(checkout, "10_alpha_oracle", meet.format("alpha", "beta"))
+    write_notebook(checkout, "20_beta_oracle", meet.format("beta", "alpha"))
+    assert [r.status for r in execute.execute(jobs=2)] == ["ok", "ok"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_children_and_leaves_the_status_readable(checkout):
+    write_notebook(
+        checkout,
+        "10_alpha_oracle",
+        "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",
+    )
+    write_notebook(checkout, "11_alpha_rewards", "print('never')")
+    command = subprocess.Popen([sys.executable, "-m", "casebook.cli", "execute"])
+    pid = wait_for(lambda: (checkout / "pid").exists() and (checkout / "pid").read_text())
+    command.send_signal(signal.SIGINT)
+    assert command.wait(60) == 130
+    assert execute.read_status()["10_alpha_oracle"]["status"] == "stopped"
+    assert "11_alpha_rewards" not in execute.read_status()
+    wait_for(lambda: not is_alive(int(pid)))
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise TimeoutError("the condition never came true")
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A process that has ended but was not waited for is still listed.
+    return " Z " not in open(f"/proc/{pid}/stat").read() if os.path.isdir("/proc") else True
+
+
+@pytest.mark.slow
+def test_in_place_writes_the_normalised_copy_back(checkout):
+    path = write_notebook(checkout, "10_alpha_oracle", "import os\nprint(os.getcwd())\nSEED")
+    assert execute.execute(in_place=True)[0].status == "ok"
+    notebook = nbformat.read(path, as_version=4)
+    assert outputs_of(path) == ".\n"
+    assert [c.execution_count for c in notebook.cells if c.cell_type == "code"] == [1, 2, 3]
+    assert execute.normalise(notebook) == notebook
+    assert execute.execute(in_place=True)[0].reused
+
+
+# Refused before anything runs
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"parameters": {"STEPS": 3}}, "unknown parameter 'STEPS': known are PROFILE, SEED"),
+        ({"parameters": {"LIMIT": "all"}}, "the parameter LIMIT is int (by default 0), not 'all'"),
+        ({"parameters": {"LIMIT": True}}, "the parameter LIMIT is int (by default 0), not True"),
+        ({"cases": "pker"}, "unknown case 'pker': known are all, alpha"),
+        ({"cases": ["alpha", "beta"]}, "unknown case 'beta'"),
+        ({"profile": "huge"}, "unknown profile 'huge'"),
+        ({"start_from": 50}, "no notebook of all has a number from 50 on"),
+        ({"in_place": True, "profile": "smoke"}, "--in-place writes the committed notebooks"),
+        ({"in_place": True, "seed": 1}, "--in-place writes the committed notebooks"),
+        ({"in_place": True, "parameters": {"LIMIT": 3}}, "--in-place writes the committed"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_runs(checkout, options, sentence):
+    write_notebook(checkout, "10_alpha_oracle", "1")
+    with pytest.raises(CasebookError, match=f"^{sentence.replace('(', '.').replace(')', '.')}"):
+        execute.execute(**options)
+    assert not list((checkout / "reports").iterdir())
+
+
+def test_a_parameter_goes_to_the_notebooks_that_know_it(checkout):
+    plain = write_notebook(checkout, "10_alpha_oracle")
+    rates = write_notebook(checkout, "13_alpha_grpo", parameters=f"{PARAMETERS}\nRATE = 1.0")
+    given = execute.check_parameters([plain, rates], {"SEED": 4, "RATE": 2})
+    assert given == {plain: {"SEED": 4}, rates: {"SEED": 4, "RATE": 2.0}}
+
+
+def test_runs_dir_of_the_environment_reaches_the_notebooks(checkout, monkeypatch):
+    monkeypatch.setenv("RUNS_DIR", "elsewhere")
+    write_notebook(checkout, "10_alpha_oracle", "print(RUNS_DIR)")
+    execute.execute()
+    assert outputs_of(checkout / "reports/executed/10_alpha_oracle.ipynb") == "elsewhere\n"
+
+
+@pytest.mark.parametrize("pair", ["SEED", "=3", "A B=1", "3=4", "A=[1", "A={", "A='", ""])
+def test_a_pair_that_is_no_parameter_is_refused(pair):
+    with pytest.raises(CasebookError):
+        execute.parse_parameters([pair])
+
+
+@given(st.text())
+def test_any_text_is_a_parameter_or_a_casebook_error(text):
+    try:
+        parameters = execute.parse_parameters([f"A={text}"])
+    except CasebookError:
+        return
+    assert list(parameters) == ["A"]
+
+
+def test_selection_by_case_and_number(checkout):
+    names = ["00_start_here", "10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle", "90_claims"]
+    for name in names:
+        write_notebook(checkout, name)
+
+    def selected(*arguments):
+        return [path.stem for path in execute.select(*arguments)]
+
+    assert selected() == names
+    assert selected("start") == ["00_start_here"]
+    assert selected(["beta", "alpha"]) == ["10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle"]
+    assert selected("alpha", 12) == ["13_alpha_grpo"]
+    assert selected("claims") == ["90_claims"]
+
+
+def test_a_status_file_that_cannot_be_read_counts_as_none(checkout):
+    assert execute.read_status() == {}
+    (checkout / "reports/execution.json").write_text("{half a fi")
+    assert execute.read_status() == {}
+
+
+# Normalising
+
+
+def executed_notebook():
+    widget = "application/vnd.jupyter.widget-view+json"
+    notebook = new_notebook(
+        cells=[
+            new_markdown_cell("# Title", metadata={"collapsed": True}),
+            new_code_cell("SEED = 0", execution_count=1, metadata={"tags": ["parameters"]}),
+            new_code_cell(
+                "SEED = 3", execution_count=2, metadata={"tags": ["injected-parameters"]}
+            ),
+            new_code_cell(
+                "work()",
+                execution_count=7,
+                metadata={"papermill": {"duration": 3.2}, "execution": {"iopub.status": "now"}},
+                outputs=[
+                    new_output("stream", name="stdout", text="step 1\rstep 2\n"),
+                    new_output("stream", name="stdout", text=f"{paths.ROOT}/runs at {paths.ROOT}"),
+                    new_output("display_data", data={widget: {"model_id": "4"}}),
+                    new_output(
+                        "execute_result",
+                        data={"text/plain": f"'{paths.ROOT}/results'", "image/png": "aGFuZA=="},
+                        metadata={"image/png": {"alt": "a hand"}},
+                        execution_count=7,
+                    ),
+                ],
+            ),
+            new_code_cell(""),
+        ],
+        metadata={
+            "papermill": {"start_time": "now"},
+            "widgets": {"state": {}},
+            "language_info": {"name": "python", "version": "3.11.7"},
+            "accelerator": "GPU",
+        },
+    )
+    return notebook
+
+
+def test_normalising_leaves_only_what_comes_from_source_and_results():
+    before = executed_notebook()
+    clean = execute.normalise(before)
+    assert [cell.source for cell in clean.cells] == ["# Title", "SEED = 0", "work()", ""]
+    assert [cell.id for cell in clean.cells] == [
+        cell.id for cell in before.cells if cell.source != "SEED = 3"
+    ]
+    assert [cell.get("execution_count") for cell in clean.cells] == [None, 1, 2, None]
+    assert all(set(cell.metadata) <= {"tags"} for cell in clean.cells)
+    assert set(clean.metadata) == {"kernelspec", "language_info", "accelerator"}
+    stream, result = clean.cells[2].outputs
+    assert stream.text == "step 2\nruns at ."
+    assert result.data == {"text/plain": "'results'", "image/png": "aGFuZA=="}
+    assert result.metadata == {"image/png": {"alt": "a hand"}}
+    assert result.execution_count == 2
+    assert nbformat.validate(clean) is None
+
+
+def test_normalising_twice_changes_nothing_more():
+    once = execute.normalise(executed_notebook())
+    assert execute.normalise(once) == once
+
+
+def test_cells_without_ids_get_stable_ones():
+    notebook = executed_notebook()
+    for cell in notebook.cells:
+        cell.id = ""
+    ids = [cell.id for cell in execute.normalise(notebook).cells]
+    assert ids == ["cell-00", "cell-01", "cell-02", "cell-03"]
+
+
+def test_a_notebook_that_is_too_large_is_refused_by_its_largest_cell():
+    notebook = executed_notebook()
+    notebook.cells[3].outputs = [new_output("stream", name="stdout", text="x" * 300_000)]
+    with pytest.raises(CasebookError, match=r"^300 kB with its outputs.*'work\(\)'$"):
+        execute.normalise(notebook)
+
+
+# The install cell
+
+
+class Colab:
+    """Runs an install cell on a pretended Colab and keeps the commands it gives."""
+
+    def __init__(self, monkeypatch, folder, gpu="", torch="2.11.0+cu128"):
+        self.commands, self.folder = [], folder
+        monkeypatch.chdir(folder)
+        monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setattr(subprocess, "check_call", self.call)
+        monkeypatch.setattr(os, "popen", lambda command: types.SimpleNamespace(read=lambda: gpu))
+        monkeypatch.setattr(
+            "importlib.metadata.version",
+            lambda name: torch if name == "torch" else version(name),
+        )
+        monkeypatch.delenv("UNSLOTH_VLLM_STANDBY", raising=False)
+
+    def call(self, command):
+        self.commands.append(" ".join(command[2:] if command[0] == sys.executable else command))
+        if command[0] in ("git", "unzip"):
+            (self.folder / "casebook/src/casebook").mkdir(parents=True)
+
+    def run(self, variant):
+        exec(execute.install_cell(variant), {})
+        return self.commands
+
+
+@pytest.mark.parametrize("variant", ["light", "train"])
+def test_outside_colab_the_install_cell_does_nothing(variant, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(execute.install_cell(variant), names)
+    assert set(names) == {"__builtins__", "sys"}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("variant", ["light", "train"])
+@pytest.mark.parametrize("address", ["", "https://github.com/an-organisation/rlvr-casebook"])
+def test_the_install_cell_is_short_and_narrow(variant, address, monkeypatch):
+    monkeypatch.setattr(paths, "repository", lambda: address)
+    lines = execute.install_cell(variant).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 88
+    assert not any("@" in line for line in lines)
+
+
+def test_without_an_address_colab_unpacks_what_was_uploaded(tmp_path, monkeypatch, capsys):
+    colab = Colab(monkeypatch, tmp_path)
+    monkeypatch.setattr(paths, "repository", lambda: "")
+    with pytest.raises(SystemExit, match=r"git archive --format=zip --output casebook\.zip HEAD"):
+        colab.run("light")
+    assert "Upload casebook.zip" in capsys.readouterr().out
+    (tmp_path / "casebook.zip").touch()
+    assert colab.run("light")[0] == "unzip -q casebook.zip -d casebook"
+    assert os.getcwd() == str(tmp_path / "casebook")
+    assert sys.path[0] == str(tmp_path / "casebook/src")
+
+
+def test_with_an_address_colab_clones_the_release_once(tmp_path, monkeypatch):
+    colab = Colab(monkeypatch, tmp_path)
+    monkeypatch.setattr(paths, "repository", lambda: "https://github.com/o/r")
+    (first, *_) = colab.run("light")
+    assert first == "git clone -q --depth=1 --branch=v0.1.0 https://github.com/o/r casebook"
+    count = len(colab.commands)
+    again = colab.run("light")[count:]
+    assert not any("git" in command for command in again)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "torch", "unsloth", "vllm"),
+    [
+        ("", "2.11.0+cpu", False, None),
+        ("7.5\n", "2.11.0+cu128", True, None),
+        ("8.0\n", "2.11.0+cu128", True, "vllm-0.26.0+cu129"),
+        ("8.0\n", "2.13.0+cu130", True, "vllm==0.30.0"),
+        ("10.0\n", "2.13.0+cu130", True, "vllm==0.30.0"),
+        ("8.0\n", "2.12.0+cu128", True, None),
+    ],
+)
+def test_what_a_training_notebook_installs(gpu, torch, unsloth, vllm, tmp_path, monkeypatch):
+    colab = Colab(monkeypatch, tmp_path, gpu, torch)
+    (tmp_path / "casebook.zip").touch()
+    installs = [c for c in colab.run("train") if c.startswith("pip install")]
+    assert "trl==1.14.2" in installs[0]
+    with_dependencies = [command for command in installs if "--no-deps" not in command]
+    assert all(f"torch=={torch}" in command.split() for command in with_dependencies)
+    assert any("unsloth==" in command for command in installs) is unsloth
+    assert any("vllm" in command for command in installs) is bool(vllm)
+    assert vllm is None or vllm in installs[-1]
+    assert ("UNSLOTH_VLLM_STANDBY" in os.environ) is bool(vllm)
+
+
+def test_install_cells_are_written_and_only_training_asks_for_a_gpu(checkout):
+    light = write_notebook(checkout, "10_alpha_oracle")
+    train = write_notebook(checkout, "13_alpha_grpo")
+    assert execute.write_install_cells() == [light, train]
+    assert execute.write_install_cells() == []
+    light, train = (nbformat.read(path, as_version=4) for path in (light, train))
+    assert light.cells[1].source == execute.install_cell("light")
+    assert train.cells[1].source == execute.install_cell("train")
+    assert "accelerator" not in light.metadata
+    assert train.metadata["colab"] == {"gpuType": "T4", "provenance": []}
+
+
+def test_a_notebook_without_an_install_cell_is_refused(checkout):
+    path = write_notebook(checkout, "10_alpha_oracle")
+    notebook = nbformat.read(path, as_version=4)
+    del notebook.cells[1]
+    nbformat.write(notebook, path)
+    with pytest.raises(CasebookError, match=r"^10_alpha_oracle\.ipynb has 0 cells tagged"):
+        execute.write_install_cells()
+
+
+def test_there_are_two_install_cells():
+    with pytest.raises(UnknownName, match="known are light, train"):
+        execute.install_cell("full")
+
+
+# Rebuilding pages
+
+
+def test_requests_during_a_build_become_one_more_build():
+    began, go, builds = threading.Event(), threading.Event(), []
+
+    def build():
+        builds.append(1)
+        began.set()
+        assert go.wait(30)
+
+    rebuilder = execute.Rebuilder(build)
+    rebuilder.request(None)
+    assert began.wait(30)
+    began.clear()
+    for _ in range(5):
+        rebuilder.request(None)
+    go.set()
+    assert began.wait(30)
+    rebuilder.close()
+    assert len(builds) == 2
+
+
+def test_a_build_that_fails_is_told_and_the_next_one_tried():
+    told, tried = [], threading.Semaphore(0)
+
+    def build():
+        tried.release()
+        raise RuntimeError("no theme")
+
+    rebuilder = execute.Rebuilder(build, told.append)
+    for _ in range(2):
+        rebuilder.request(None)
+        assert tried.acquire(timeout=30)
+    rebuilder.close()
+    assert told == ["the pages could not be rebuilt: no theme"] * 2
