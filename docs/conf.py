@@ -23,6 +23,7 @@ myst_heading_anchors = 4
 myst_dmath_double_inline = True
 nb_execution_mode = "off"  # papermill is the one executor
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # formulas in displayed Markdown, too
 nb_ipywidgets_js = {}
 
 html_theme = "sphinx_book_theme"
@@ -37,6 +38,8 @@ html_theme_options = {
     "show_navbar_depth": 2,
     "show_toc_level": 2,
     "use_fullscreen_button": False,
+    "navbar_persistent": [],  # the sidebar has the search box
+    "footer_content_items": ["copyright.html"],
     "toc_title": "On this page",
 }
 if address := paths.repository():

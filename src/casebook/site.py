@@ -15,24 +15,32 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 from nbformat import NotebookNode
 
-from casebook import paths
+from casebook import paths, records
 from casebook.case import Case, CasebookError, known_cases, load_case
+from casebook.stats import pool_seeds
 
 TEMPLATES = Path(__file__).parent / "templates"
 DOCS = paths.ROOT / "docs"
+FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
+    "install": "Install (does nothing outside Colab)",
+    "parameters": "Parameters",
+    "injected-parameters": "Parameters of this run",
+}
 MOST_TRANSCRIPTS = 5  # newest runs of one case and profile that get a page
 MOST_BYTES = 15_000_000  # of completions on one transcript page
 
@@ -223,8 +231,11 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
     if source == "failed":
         _mark_failing_cell(cells)
     for cell in cells:
-        if {"install", "parameters", "injected-parameters"} & set(_tags(cell)):
+        for tag in FOLDED.keys() & set(_tags(cell)):
             cell.metadata["tags"] = [*_tags(cell), "hide-cell"]
+            cell.metadata["mystnb"] = dict.fromkeys(
+                ("code_prompt_show", "code_prompt_hide"), FOLDED[tag]
+            )
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
     kept = {"kernelspec", "language_info"}
@@ -280,22 +291,6 @@ def _mend_links(text: str, stems: set[str]) -> str:
     return LINK.sub(mend, text)
 
 
-# Claims and records
-
-
-def read_claims(case: str) -> list[dict[str, str]]:
-    """The rows of a case's `claims.yaml`; empty where there is none."""
-    path = Path(__file__).parent / "cases" / case / "claims.yaml"
-    try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-    except FileNotFoundError:
-        return []
-    except yaml.YAMLError as error:
-        raise CasebookError(f"{path.name} of case {case!r} is not valid YAML: {error}") from error
-    names = ("id", "claim", "source", "evidence", "verdict", "note")
-    return [{name: str(row.get(name) or "") for name in names} for row in rows]
-
-
 # The sources of the site
 
 
@@ -306,11 +301,17 @@ def _write_sources(source: Path, pages: Sequence[Page], transcripts: list, outpu
     source.mkdir(exist_ok=True)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(DOCS),
-        undefined=jinja2.StrictUndefined,
+        undefined=jinja2.ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["cell"] = lambda text: " ".join(str(text).replace("|", "\\|").split())
+    stems = {page.number: page.stem for page in pages}
+    environment.filters["notebook"] = lambda text: re.sub(  # "notebook 10" -> a link
+        r"notebook (\d\d)",
+        lambda found: f"[{found[0]}]({stems[found[1]]}.ipynb)" if found[1] in stems else found[0],
+        text,
+    )
     cases = [_case_context(load_case(name), pages, transcripts) for name in known_cases()]
     context = {
         "cases": cases,
@@ -330,13 +331,14 @@ def _write_sources(source: Path, pages: Sequence[Page], transcripts: list, outpu
 
 
 def _case_context(case: Case, pages: Sequence[Page], transcripts: list) -> dict[str, Any]:
-    claims = read_claims(case.name)
+    claims = records.load_claims(case.name)
     return {
         "name": case.name,
         "title": case.title,
         "question": case.question,
         "pages": chapters_of(case, pages),
         "claims": claims,
+        "result": _result(case),
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
     }
@@ -386,9 +388,8 @@ def mathml(tex: str, block: bool = False) -> str:
     Raises:
         CasebookError: the formula is not valid TeX.
 
-    >>> mathml("x < 1")
-    '<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline"><mrow><mi>x</mi>\
-<mo>&#x0003C;</mo><mn>1</mn></mrow></math>'
+    >>> "<msub><mi>x</mi><mi>i</mi></msub>" in mathml("x_i")
+    True
     """
     from latex2mathml.converter import convert
 
@@ -406,7 +407,7 @@ def mathml(tex: str, block: bool = False) -> str:
 
 def _write_report(case: Case, pages: Sequence[Page], path: Path) -> Path:
     """Write the report of one case unless the one there was made from the same inputs."""
-    chapters, claims = chapters_of(case, pages), read_claims(case.name)
+    chapters, claims = chapters_of(case, pages), records.load_claims(case.name)
     summary = _summary(case, claims, chapters)
     inputs = _digest(
         [nbformat.writes(page.notebook) for page in chapters], claims, summary, _own_code()
@@ -420,7 +421,7 @@ def _write_report(case: Case, pages: Sequence[Page], path: Path) -> Path:
         claims=claims,
         summary=_markdown().render(summary),
         parts=[{**part, "body": _link_within(part["body"], chapters)} for part in parts],
-        css="\n".join(_css("page", "math", "report") + [_pygments_css()]),
+        css="\n".join([*_css("page", "math", "report"), _pygments_css()]),
         font=base64.b64encode((TEMPLATES / "fonts/casebook-math.woff2").read_bytes()).decode(),
     )
     _write_if_changed(path, text)
@@ -512,13 +513,121 @@ def _link_within(body: str, chapters: Sequence[Page]) -> str:
 
 
 def _summary(case: Case, claims: Sequence[Mapping], chapters: Sequence[Page]) -> str:
-    """About 150 words of Markdown on what the report found, made from claims and records."""
+    """About 150 words of Markdown on what the report holds, made from claims and records."""
     parts = [
-        f"A published write-up asked a question like this one, and answered it with one run. "
-        f"These {len(chapters)} notebooks ask it again: they check the oracle, attack the reward, "
-        f"measure the base model, train it with GRPO, and read what really changed."
+        "A published write-up answered this question. Here its claims are taken apart in "
+        f"{len(chapters)} notebooks: they check the oracle, attack the reward, measure the base "
+        "model under one harness, train with GRPO, and read what changed, with intervals.",
+        _result(case),
     ]
+    if claims:
+        kinds = Counter(claim["evidence"] for claim in claims)
+        counted = [f"{kinds[kind]} {words}" for kind, words in COUNTED.items() if kinds[kind]]
+        refuted = sum(claim["verdict"] == "refuted" for claim in claims)
+        parts.append(
+            f"Claims checked: {len(claims)}, of which {_listed(counted)}; {refuted} refuted. "
+            "The embedded model shows mechanisms at work and reproduces nothing: its figures are "
+            "not to be ranked against those of the write-up, whose model and data are others."
+        )
     return "\n\n".join(parts)
+
+
+def _result(case: Case) -> str:
+    """What GRPO did to the embedded model, from the committed records, in two sentences."""
+    runs = records.committed(case.name, "nano", MAIN_ARM)
+    if not runs:
+        return records.missing(f"casebook experiments {case.name}")
+    before, after = _arm_figures(runs, "before"), _arm_figures(runs, "after")
+    return (
+        f"**On the embedded model**, GRPO took strict sampled accuracy on held-out prompts "
+        f"from {before['sampled_accuracy']} to **{after['sampled_accuracy']}** "
+        f"({len(runs)} seeds, {_seconds(runs)} of training each). Greedy decoding, which shows "
+        f"more of what the base model could do already, went from {before['greedy_accuracy']} "
+        f"to {after['greedy_accuracy']}: much of a gain in sampling can be sharpening."
+    )
+
+
+MAIN_ARM = "grpo"  # the arm whose figures a report and its summary lead with
+COUNTED = {
+    "computation": "settled by computation",
+    "same model": "run with the write-up’s own model",
+    "other real model": "run with another real model",
+    "nano": "tried on the embedded model",
+    "none": "not run here",
+}
+
+
+def _arm_figures(runs: Sequence[Mapping], when: str) -> dict[str, str]:
+    """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
+    names = ("sampled_accuracy", "greedy_accuracy")
+    return {
+        name: records.figure_text(pool_seeds([run[when][name] for run in runs])) for name in names
+    }
+
+
+def _seconds(runs: Sequence[Mapping]) -> str:
+    return f"{statistics.mean(run['train_seconds'] for run in runs):.0f} s"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+# The results block of the README
+
+
+def readme_results() -> str:
+    """The table of committed `nano` records and benchmarks, as the README shows it."""
+    lines = [
+        "| case and arm | seeds | strict, sampled: base → trained | strict, greedy: base → trained "
+        "| training, a run | command |",
+        "| --- | ---: | --- | --- | ---: | --- |",
+    ]
+    for case in known_cases():
+        runs = records.committed(case, "nano")
+        for arm, group in groupby(runs, key=lambda run: run["arm"]):
+            group = list(group)
+            before, after = _arm_figures(group, "before"), _arm_figures(group, "after")
+            change = [f"{before[name]} → {after[name]}" for name in after]
+            lines.append(
+                f"| {case}, {arm} | {len(group)} | {change[0]} | {change[1]} | {_seconds(group)} "
+                f"| `casebook experiments {case}` |"
+            )
+    if len(lines) == 2:
+        lines = [records.missing("casebook experiments poker")]
+    benchmarks = sorted((paths.RESULTS / "benchmarks").glob("*.json"))
+    if benchmarks:
+        lines += ["", "| benchmark | figure | command |", "| --- | ---: | --- |"]
+    for path in benchmarks:
+        made_by = f"`python benchmarks/{path.stem}.py --output results/benchmarks/{path.name}`"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        lines += [f"| {name} | {value} | {made_by} |" for name, value in _numbers(content)]
+    return "\n".join(lines)
+
+
+def write_readme_results(readme: str | os.PathLike | None = None) -> bool:
+    """Put `readme_results()` between the marks in the README; return whether it changed.
+
+    Raises:
+        CasebookError: the README lacks `<!-- results:begin -->` or `<!-- results:end -->`.
+    """
+    readme = Path(readme or paths.ROOT / "README.md")
+    begin, end = "<!-- results:begin -->", "<!-- results:end -->"
+    before, found, rest = readme.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise CasebookError(f"{readme.name} needs the lines {begin} and {end}, in this order")
+    return _write_if_changed(readme, f"{before}{begin}\n{readme_results()}\n{end}{after}")
+
+
+def _numbers(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """The figures of a benchmark's record with their names: what is not about how it was made."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            if key not in ("provenance", "repeats"):
+                yield from _numbers(value, f"{name} {key}".replace("_", " ").strip())
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield name, f"{content:,.0f}" if abs(content) >= 100 else f"{content:.3g}"
 
 
 # The transcript browser
@@ -654,7 +763,9 @@ def _digest(*values: Any) -> str:
 def _own_code() -> str:
     """What the pages are made with: a change of it makes them anew."""
     files = sorted(path for path in TEMPLATES.rglob("*") if path.is_file())
-    return hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *files])).hexdigest()
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in [Path(__file__), *files])
+    ).hexdigest()
 
 
 def _head(path: Path) -> str:

@@ -9,7 +9,7 @@ const get = (name, row) => {
 };
 const rows = Array.from({length: data.length}, (_, row) => row);
 const field = (name) => document.getElementById(name);
-const number = (value) => value == null ? "–" : String(Math.round(value * 1000) / 1000);
+const number = (value) => value == null ? "–" : String(Math.round(value * 1000) / 1000).replace("-", "−");
 
 // The outcomes are tried in this order; the first that holds is the one shown.
 const OUTCOMES = [
@@ -57,7 +57,6 @@ function marked(text) {
     rest = rest.slice(at + words.length);
   }
   node.append(rest);
-  node.tabIndex = 0;
   return node;
 }
 
@@ -94,6 +93,9 @@ function show() {
   const many = (count) => count.toLocaleString("en");
   field("count").textContent = `${many(found.length)} of ${many(rows.length)} completions, page ${page + 1} of ${pages}`;
   field("rows").replaceChildren(...found.slice(page * PAGE, (page + 1) * PAGE).map(card));
+  // Only a text that scrolls needs to be reachable by keyboard.
+  for (const text of document.querySelectorAll("article pre"))
+    if (text.scrollHeight > text.clientHeight) text.tabIndex = 0;
   if (!found.length) field("rows").append(element("p", "Nothing matches: widen a filter.", "soft"));
   for (const name of ["previous", "previous-below"]) field(name).disabled = page === 0;
   for (const name of ["next", "next-below"]) field(name).disabled = page === pages - 1;
