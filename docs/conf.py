@@ -33,6 +33,7 @@ html_static_path = ["_static", str(site.TEMPLATES / "fonts"), str(site.TEMPLATES
 html_css_files = ["math.css", "casebook.css"]
 html_sourcelink_suffix = ""
 html_show_sphinx = False
+html_use_index = False
 html_theme_options = {
     "home_page_in_toc": True,
     "show_navbar_depth": 2,

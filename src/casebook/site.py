@@ -238,10 +238,8 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
             )
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
-    kept = {"kernelspec", "language_info"}
-    notebook = nbformat.v4.new_notebook(
-        cells=cells, metadata={key: notebook.metadata[key] for key in kept & {*notebook.metadata}}
-    )
+    language = {"name": "python", "pygments_lexer": "ipython3"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": language})
     return Page(stem, title, notebook, source, origin, entry)
 
 
