@@ -1,0 +1,206 @@
+"""Every argument passed to TRL, PEFT, transformers, datasets and Unsloth exists there.
+
+Defaults and names moved under each of the write-ups, and Unsloth's rewritten trainers accept a
+misspelt argument in silence. So each call in the package and the notebooks whose target can be
+read from the imports is compared with the installed signature, and so is every field of
+`configs/`. What is not there is never ignored: the message begins with `DRIFT DETECTED: `.
+"""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from casebook import models, training
+
+ROOT = Path(__file__).parents[1]
+LIBRARIES = ("trl", "peft", "transformers", "datasets", "tokenizers")
+MODULES = sorted((ROOT / "src/casebook").rglob("*.py"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CONFIGS = sorted((ROOT / "configs").glob("*/*.yaml"))
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def drift_in_code(code, where):
+    """One sentence for each argument of a library's function that it does not have."""
+    tree = ast.parse(code)
+    names = imported(tree)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and (target := resolve(call.func, names)):
+            function, library_name = target
+            known = accepted(function)
+            for keyword in call.keywords:
+                if keyword.arg is not None and keyword.arg not in known:
+                    yield (
+                        f"DRIFT DETECTED: {where}, line {call.lineno}: {library_name} takes no "
+                        f"{keyword.arg!r} in the installed version"
+                    )
+
+
+def imported(tree):
+    """Local name -> the object of a library that it stands for."""
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in LIBRARIES:
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name), (
+                    f"DRIFT DETECTED: {node.module} has no {alias.name!r}"
+                )
+                names[alias.asname or alias.name] = getattr(module, alias.name)
+    return names
+
+
+def resolve(function, names):
+    """The library's callable behind `Name(...)` or `Name.method(...)`, and what it is called."""
+    path = []
+    while isinstance(function, ast.Attribute):
+        path.insert(0, function.attr)
+        function = function.value
+    if not isinstance(function, ast.Name) or function.id not in names:
+        return None
+    target = names[function.id]
+    for attribute in path:
+        target = getattr(target, attribute, None)
+    label = ".".join([function.id, *path])
+    assert target is not None, f"DRIFT DETECTED: there is no {label}"
+    return (target, label) if callable(target) else None
+
+
+def accepted(function):
+    """The names of the arguments a callable takes, with those it picks out of `**kwargs`."""
+    names = named(function)
+    if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+        return names
+    behind = [function]
+    if isinstance(function, type):
+        if issubclass(function, PreTrainedConfig):
+            return names | set(vars(function()))
+        if issubclass(function, PreTrainedTokenizerBase):
+            names |= set(PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES)
+        initialisers = (cls.__dict__.get("__init__") for cls in function.__mro__)
+        behind = [init for init in initialisers if inspect.isfunction(init)]
+    elif function.__name__ == "from_pretrained":
+        behind += [PreTrainedModel.from_pretrained, PreTrainedTokenizerBase.__init__]
+        names |= named(PreTrainedModel.from_pretrained)
+    source = "".join(map(inspect.getsource, behind))
+    picked = re.findall(r"""kwargs\.(?:pop|get|setdefault)\(\s*["'](\w+)["']""", source)
+    return names.union(picked)
+
+
+def named(function):
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_the_package_passes_arguments_that_exist(path):
+    found = list(drift_in_code(path.read_text(), name_of(path)))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_notebooks_pass_arguments_that_exist(path):
+    cells = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    found = list(drift_in_code("\n".join(cells), name_of(path)))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=name_of)
+def test_configs_have_fields_that_exist(path):
+    from trl import GRPOConfig, ModelConfig
+
+    known = {
+        f.name for kind in (training.CaseArguments, GRPOConfig, ModelConfig) for f in fields(kind)
+    }
+    settings = yaml.safe_load(path.read_text())
+    if path.stem == "experiments":
+        settings = {name for arm in settings.values() for name in arm["overrides"]}
+    unknown = sorted(set(settings) - known)
+    assert not unknown, f"DRIFT DETECTED: {name_of(path)}: no such fields: {', '.join(unknown)}"
+
+
+@pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem != "experiments"], ids=name_of)
+def test_unsloth_takes_what_the_policy_is_loaded_with(path):
+    settings = yaml.safe_load(path.read_text())
+    loading, adapting = (unsloth_arguments(name) for name in ("from_pretrained", "get_peft_model"))
+    unknown = set(models.base_arguments(settings)) - loading
+    if settings["use_peft"]:
+        unknown |= set(models.peft_arguments(settings, 0)) - adapting
+    assert not unknown, f"DRIFT DETECTED: FastLanguageModel takes no {sorted(unknown)}"
+
+
+def unsloth_arguments(method):
+    """What `FastLanguageModel` of the installed Unsloth takes, read without importing it.
+
+    Importing Unsloth would rewrite TRL's trainers for all tests of this process.
+    """
+    folders = sorted((ROOT / ".venv-unsloth/lib").glob("python3.*/site-packages/unsloth"))
+    if "CASEBOOK_UNSLOTH_PYTHON" in os.environ:
+        environment = Path(os.environ["CASEBOOK_UNSLOTH_PYTHON"]).parents[1]
+        folders += sorted(environment.glob("lib/python3.*/site-packages/unsloth"))
+    if not folders:
+        assert "CASEBOOK_REQUIRE_UNSLOTH" not in os.environ, "Unsloth is missing: make unsloth-cpu"
+        pytest.skip("Unsloth is not installed: make unsloth-cpu")
+    files = {"from_pretrained": "models/loader.py", "get_peft_model": "models/llama.py"}
+    tree = ast.parse((folders[-1] / files[method]).read_text())
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name in ("FastLanguageModel", "FastLlamaModel"):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef) and part.name == method:
+                    names |= {a.arg for a in part.args.args + part.args.kwonlyargs}
+    assert names, f"DRIFT DETECTED: Unsloth has no FastLanguageModel.{method} in {files[method]}"
+    return names
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        ("GRPOConfig(max_prompt_length=128)", "max_prompt_length"),
+        ("GRPOConfig(warmup_ratio=0.1)", "warmup_ratio"),
+        ("LoraConfig(rank=8)", "rank"),
+        ("GRPOTrainer(tokenizer=None)", "tokenizer"),
+        ("AutoModelForCausalLM.from_pretrained('a', torch_dtyp='float32')", "torch_dtyp"),
+        ("LlamaConfig(hidden=64)", "hidden"),
+    ],
+)
+def test_drift_is_detected(call, argument):
+    code = (
+        "from trl import GRPOConfig, GRPOTrainer\nfrom peft import LoraConfig\n"
+        f"from transformers import AutoModelForCausalLM, LlamaConfig\n{call}"
+    )
+    (message,) = drift_in_code(code, "here")
+    assert message.startswith("DRIFT DETECTED: here, line 4: ")
+    assert repr(argument) in message
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "GRPOConfig(max_completion_length=128, learning_rate=1e-3)",
+        "LoraConfig(r=8)",
+        "GRPOTrainer(processing_class=None)",
+        "AutoModelForCausalLM.from_pretrained('a', dtype='float32', revision='main')",
+        "AutoTokenizer.from_pretrained('a', padding_side='left')",
+        "LlamaConfig(hidden_size=64, pad_token_id=0)",
+        "print(anything=1)",
+    ],
+)
+def test_what_exists_is_no_drift(call):
+    code = (
+        "from trl import GRPOConfig, GRPOTrainer\nfrom peft import LoraConfig\n"
+        f"from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig\n{call}"
+    )
+    assert not list(drift_in_code(code, "here"))
