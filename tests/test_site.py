@@ -357,6 +357,12 @@ def test_a_report_needs_notebooks(checkout):
         site.single_file_report("poker")
 
 
+def test_what_is_not_installed_is_named(series, monkeypatch):
+    monkeypatch.setattr(site.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CasebookError, match=r"latex2mathml is not installed: pip install -e"):
+        site.single_file_report("poker")
+
+
 # The transcript browser
 
 
@@ -506,7 +512,7 @@ def test_the_results_go_between_their_marks(checkout, tmp_path):
     readme.write_text("# A\n<!-- results:begin -->\nold\n<!-- results:end -->\nB\n")
     assert site.write_readme_results(readme)
     assert readme.read_text() == (
-        f"# A\n<!-- results:begin -->\n{site.readme_results()}\n<!-- results:end -->\nB\n"
+        f"# A\n<!-- results:begin -->\n\n{site.readme_results()}\n\n<!-- results:end -->\nB\n"
     )
     assert not site.write_readme_results(readme)
 
@@ -520,7 +526,6 @@ def test_a_readme_without_marks_is_left_alone(checkout, tmp_path, text):
     assert readme.read_text() == text
 
 
-@pytest.mark.skipif(not (paths.ROOT / "README.md").exists(), reason="there is no README")
 def test_the_readme_shows_the_committed_results(tmp_path):
     copy = shutil.copy(paths.ROOT / "README.md", tmp_path)
     assert not site.write_readme_results(copy)

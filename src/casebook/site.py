@@ -11,6 +11,7 @@ import base64
 import datetime
 import hashlib
 import html
+import importlib.util
 import json
 import math
 import os
@@ -66,6 +67,7 @@ def build_site(
     Raises:
         CasebookError: Sphinx warned about something, or is not installed.
     """
+    _check_installed()
     output = Path(output or paths.REPORTS).resolve()
     output.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(output / ".lock"):
@@ -88,8 +90,9 @@ def single_file_report(
 
     Raises:
         UnknownName: there is no such case.
-        CasebookError: the case has no notebooks.
+        CasebookError: the case has no notebooks, or what draws the pages is not installed.
     """
+    _check_installed()
     output = Path(output or paths.REPORTS).resolve()
     known, pages = load_case(case), read_pages(output, Path(notebooks or paths.NOTEBOOKS))
     if not chapters_of(known, pages):
@@ -363,9 +366,13 @@ def _run_sphinx(source: Path, output: Path) -> None:
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.replace(f"{source}{os.sep}", "").strip() or done.stdout.strip()
-        if "No module named sphinx" in said:
-            said = "Sphinx is not installed: pip install -e '.[site]'"
         raise CasebookError(f"the site was not built cleanly: {said}")
+
+
+def _check_installed() -> None:
+    for package in ("latex2mathml", "myst_nb", "nbconvert", "sphinx", "sphinx_book_theme"):
+        if importlib.util.find_spec(package) is None:
+            raise CasebookError(f"{package} is not installed: pip install -e '.[site]'")
 
 
 @contextmanager
@@ -615,7 +622,7 @@ def write_readme_results(readme: str | os.PathLike | None = None) -> bool:
     _, closed, after = rest.partition(end)
     if not (found and closed):
         raise CasebookError(f"{readme.name} needs the lines {begin} and {end}, in this order")
-    return _write_if_changed(readme, f"{before}{begin}\n{readme_results()}\n{end}{after}")
+    return _write_if_changed(readme, f"{before}{begin}\n\n{readme_results()}\n\n{end}{after}")
 
 
 def _numbers(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
