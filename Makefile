@@ -83,6 +83,7 @@ experiments: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) experiments $$case; done
 
 # The environment: everything in requirements.txt at exactly those versions, then the package.
+# Compiling all of it would double the time; Python compiles what is imported when it is imported.
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@test -n '$(PYTHON)' || { echo 'No Python 3.11, 3.12 or 3.13 with venv was found. Install' \
@@ -92,7 +93,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 		'Python 3.11, 3.12 or 3.13 with venv.' >&2; exit 1; }
 	@echo 'Installing the pinned requirements into .venv (one to three minutes, and the download) ...'
 	@'$(PYTHON)' -m venv .venv
-	@.venv/bin/python -m pip install -q -r requirements.txt \
+	@.venv/bin/python -m pip install -q --no-compile -r requirements.txt \
 		$(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)')
 	@.venv/bin/python -m pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
@@ -108,7 +109,7 @@ $(UNSLOTH_INSTALLED): $(INSTALLED) requirements-gpu-cu12.txt
 	@main=$$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	own=$$(.venv-unsloth/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	echo "import site; site.addsitedir('$$main')" > "$$own/casebook-venv.pth"
-	@.venv/bin/python -m pip --python .venv-unsloth/bin/python install -q --no-deps \
+	@.venv/bin/python -m pip --python .venv-unsloth/bin/python install -q --no-compile --no-deps \
 		$$(grep '^unsloth' requirements-gpu-cu12.txt)
 	@touch $@
 
