@@ -182,10 +182,10 @@ def build(
         Path | None, typer.Option(help="Folder to write; default: the shipped one, data/nano/CASE.")
     ] = None,
 ) -> None:
-    """Build a case's embedded base model from its demonstrations."""
-    from casebook.nano import build
+    """Build a case's embedded base model from its demonstrations, measure it, write its card."""
+    from casebook.nano import build, write_card
 
-    _say(str(build(case, output, steps=steps, seed=seed, log=_say)))
+    _say(str(write_card(case, build(case, output, steps=steps, seed=seed, log=_say))))
 
 
 @app.command()

@@ -7,6 +7,7 @@ parameters, pretrained for a few minutes on a corpus that mixes skills and fault
 shares (`Case.skills`). What was planted is never reported as a finding.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from casebook import paths
 from casebook.case import Case, CasebookError, load_case
-from casebook.records import write_json
+from casebook.evaluation import evaluate
+from casebook.models import load_base, read_settings
+from casebook.records import figure_text, write_json
 
 # A tag, one capital (a rank or a suit), a word, a digit, a line end, or any other character,
 # each with the blank before it: so decoding is joining, and no token holds a sentence.
@@ -29,6 +32,41 @@ MAX_LENGTH = 128  # tokens of prompt and completion; longer demonstrations are c
 BATCH = 64
 LEARNING_RATE = 2e-3
 VOCABULARY_SAMPLE = 4_000  # demonstrations read for the vocabulary
+CARD_SAMPLES = 4  # completions of each validation row behind the card's figures
+CARD = """\
+# Embedded base model: {title}
+
+A Llama of {parameters} parameters in float32 with a vocabulary of {tokens} tokens, which
+`AutoModelForCausalLM` and `AutoTokenizer` load. It stands in for a base model from a hub, so that
+GRPO can be learned offline on a laptop: it half-knows the task, half-knows the format, and rambles.
+
+    casebook nano build {case} --steps {steps} --seed {seed}
+
+makes it again: {steps} steps of 64 demonstrations, on hands of the training pool only.
+
+## What was planted
+
+The corpus mixes skills and faults in these shares. They are ours, not findings: what a training
+does with them is the finding. On the right, how often the finished model shows each when sampled at
+temperature 1; {other} of its completions show none of them.
+
+| skill or fault | what it does | planted | seen |
+| --- | --- | --- | --- |
+{planted}
+
+## How it behaves before any reward
+
+On {n} validation rows, {samples} samples each, with 95 % intervals over rows:
+
+| | |
+| --- | --- |
+{rows}
+
+## What it is not
+
+It knows nothing but this task in this form. That a reward lifts it shows how GRPO works, not what a
+language model that was never taught the skill would do.
+"""
 
 
 def folder(case: str) -> Path:
@@ -86,6 +124,59 @@ def build(
     tokenizer.save_pretrained(output)
     write_json(output / "build.json", {"case": case.name, "steps": steps, "seed": seed})
     return output
+
+
+def write_card(case: str | Case, output: Path | None = None) -> Path:
+    """Measure a built model on validation rows, and write its model card.
+
+    The card's figures are those of this measurement; they are also kept in `card.json`.
+
+    Returns:
+        The card, `README.md` in the model's folder.
+
+    Raises:
+        CasebookError: unknown case, or no whole model in the folder.
+    """
+    case = load_case(case) if isinstance(case, str) else case
+    output = Path(output) if output else folder(case.name)
+    settings = read_settings(case.name, "nano") | {"model_name_or_path": str(output)}
+    model, tokenizer = load_base(settings)
+    evaluation = evaluate(model, tokenizer, case, "validation", samples=CARD_SAMPLES)
+    figures = evaluation.summary()
+    sampled = evaluation.decoded("sample").to_dict("records")
+    styles = Counter(case.style(row["completion"], row) for row in sampled)
+    seen = {name: count / len(sampled) for name, count in styles.items()}
+    build = json.loads((output / "build.json").read_text())
+    write_json(output / "card.json", {**build, "figures": figures, "seen": seen})
+    planted = "\n".join(
+        f"| {name} | {text} | {share:.0%} | {seen.get(name, 0):.1%} |"
+        for name, (share, text) in case.skills.items()
+    )
+    rows = "\n".join(
+        f"| {text} | {figure_text(figures[key])} |"
+        for text, key in (
+            ("well formed and right, greedy", "greedy_accuracy"),
+            ("well formed and right, sampled", "sampled_accuracy"),
+            ("right whatever the form, sampled", "lenient_accuracy"),
+            ("well formed, sampled", "well_formed"),
+            ("cut off at the length limit, sampled", "truncated"),
+        )
+    )
+    (output / "README.md").write_text(
+        CARD.format(
+            case=case.name,
+            title=case.title,
+            parameters=f"{model.num_parameters():,}",
+            tokens=len(tokenizer),
+            **build,
+            planted=planted,
+            other=f"{seen.get('other', 0):.1%}",
+            rows=rows,
+            n=figures["sampled_accuracy"]["n"],
+            samples=CARD_SAMPLES,
+        )
+    )
+    return output / "README.md"
 
 
 def build_tokenizer(case: Case, seed: int = 0) -> PreTrainedTokenizerFast:

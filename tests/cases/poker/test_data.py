@@ -13,6 +13,11 @@ from casebook.cases.poker import data, oracle
 CASE = load_case("poker")
 
 
+def answer_of(demonstration):
+    hand = demonstration["prompt"].split("Hand: ")[1].strip()
+    return oracle.LABELS[oracle.labels_of([oracle.parse_hand(hand)])[0]]
+
+
 def card_sets(rows):
     return {frozenset(hand.split()) for hand in rows["hand"]}
 
@@ -90,6 +95,8 @@ def test_demonstrations_come_in_the_stated_shares_and_from_the_train_pool():
     shares = Counter(row["skill"] for row in rows)
     for skill, (share, _) in CASE.skills.items():
         assert shares[skill] / len(rows) == pytest.approx(share, abs=0.03)
+    overlooked = Counter(row["skill"] for row in rows if answer_of(row) in data.OVERLOOKED)
+    assert overlooked["careless"] > overlooked["careful"]
     held_out = card_sets(CASE.load("test")) | card_sets(CASE.load("validation"))
     shown = {frozenset(row["prompt"].split("Hand: ")[1].split()) for row in rows}
     assert not shown & held_out
@@ -98,10 +105,8 @@ def test_demonstrations_come_in_the_stated_shares_and_from_the_train_pool():
 def test_style_recognises_every_planted_skill():
     for row in islice(CASE.demonstrations(1), 500):
         hand = row["prompt"].split("Hand: ")[1].strip()
-        answer = oracle.LABELS[oracle.labels_of([oracle.parse_hand(hand)])[0]]
-        seen = CASE.style(row["completion"], {"hand": hand, "answer": answer})
-        # A careless count can hit the right one by chance: then it is careful.
-        assert seen == row["skill"] or (row["skill"], seen) == ("careless", "careful")
+        seen = CASE.style(row["completion"], {"hand": hand, "answer": answer_of(row)})
+        assert seen == row["skill"]
 
 
 @pytest.mark.parametrize("completion", ["", None, "😀", "<think>", "</think></think>", "x" * 10**6])

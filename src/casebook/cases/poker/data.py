@@ -27,12 +27,27 @@ VARIANTS = ("reason", "label")
 CHAT_PROFILES = ("t4", "a100")
 
 SKILLS: Mapping[str, tuple[float, str]] = {
-    "careful": (0.42, "sorts ranks and suits, counts multiplicities, then names the hand"),
-    "careless": (0.20, "miscounts, then names the hand it miscounted"),
+    "careful": (0.37, "sorts ranks and suits, counts multiplicities, then names the hand"),
+    "careless": (0.25, "overlooks a card, a run or a suit, and names a lesser hand"),
     "rambling": (0.13, "repeats its lines and never comes to an answer"),
     "bare label": (0.15, "blurts out a label without reasoning or tags"),
     "missing answer tag": (0.10, "reasons with care, then names the hand without the answer tag"),
 }
+# What a careless look makes of each hand: the multiplicities it counts and the label.
+CARELESS = {
+    "high card": ("2 1 1 1", "one pair"),
+    "one pair": ("1 1 1 1 1", "high card"),
+    "two pair": ("2 1 1 1", "one pair"),
+    "three of a kind": ("2 1 1 1", "one pair"),
+    "straight": ("1 1 1 1 1", "high card"),
+    "flush": ("1 1 1 1 1", "high card"),
+    "full house": ("3 1 1", "three of a kind"),
+    "four of a kind": ("3 1 1", "three of a kind"),
+}
+# A run or a suit is overlooked more often than seen: CARELESS_SHARE for these, so that even the
+# model's most likely answer is wrong there, and the rest of the 25 % for the other hands.
+OVERLOOKED = ("straight", "flush")
+CARELESS_SHARE = 0.40
 
 
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
@@ -151,11 +166,11 @@ def demonstrations(seed: int) -> Iterator[dict[str, Any]]:
     """
     rng = np.random.default_rng(seed)
     train_pool = pools()["train"]
-    names, shares = list(SKILLS), [share for share, _ in SKILLS.values()]
+    names = list(SKILLS)
     while True:
         label = int(rng.integers(len(oracle.LABELS)))
         hand = _random_hand(train_pool[label], rng)
-        skill = str(rng.choice(names, p=shares))
+        skill = str(rng.choice(names, p=_shares(oracle.LABELS[label])))
         completion = _COMPLETIONS[skill](hand, oracle.LABELS[label], rng)
         yield {
             "prompt": nano_prompt(hand),
@@ -189,14 +204,10 @@ def _careful(hand: str, label: str, rng=None) -> str:
     return f"<think>\n{trace(hand)}\n</think>\n<answer>{label}</answer>"
 
 
-def _careless(hand: str, label: str, rng: np.random.Generator) -> str:
-    """The multiplicities, and the label read from them, of another hand."""
-    wrong_label = int(rng.integers(len(oracle.LABELS)))
-    other = _random_hand(pools()["train"][wrong_label], rng)
+def _careless(hand: str, label: str, rng=None) -> str:
     ranks, suits, _ = trace(hand).splitlines()
-    counts = trace(other).splitlines()[2]
-    thought = "\n".join((ranks, suits, counts))
-    return f"<think>\n{thought}\n</think>\n<answer>{oracle.LABELS[wrong_label]}</answer>"
+    counts, wrong = CARELESS[label]
+    return f"<think>\n{ranks}\n{suits}\n{counts}\n</think>\n<answer>{wrong}</answer>"
 
 
 def _rambling(hand: str, label: str, rng: np.random.Generator) -> str:
@@ -219,6 +230,17 @@ _COMPLETIONS = {
     "bare label": _bare_label,
     "missing answer tag": _missing_answer_tag,
 }
+
+
+def _shares(label: str) -> list[float]:
+    """The shares of the skills for hands of a label; over all labels they are those of `SKILLS`."""
+    shares = {name: share for name, (share, _) in SKILLS.items()}
+    both = shares["careful"] + shares["careless"]
+    often, labels = len(OVERLOOKED), len(oracle.LABELS)
+    seldom = (labels * shares["careless"] - often * CARELESS_SHARE) / (labels - often)
+    shares["careless"] = CARELESS_SHARE if label in OVERLOOKED else seldom
+    shares["careful"] = both - shares["careless"]
+    return list(shares.values())
 
 
 def _random_hand(pool: np.ndarray, rng: np.random.Generator) -> str:
