@@ -11,6 +11,7 @@ readers who see colours differently.
 
 import base64
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -62,11 +63,9 @@ def figure(
     >>> line = axes.plot([0, 1])
     """
     drawn = Figure(figsize=(width, height))
+    # Over the whole width, not over the axes: a finding takes more room than a name.
+    drawn.suptitle(textwrap.fill(title, int(11 * width)), x=0.012, ha="left")
     axes = drawn.subplots(rows, columns)
-    if isinstance(axes, Axes):
-        axes.set_title(title, loc="left", x=0, wrap=False)
-    else:
-        drawn.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return drawn, axes
 
 
@@ -205,7 +204,7 @@ def accuracy_bars(
     for name in figures:
         if roles.get(name) == "oracle":
             ax.axvline(float(figures[name]), color=COLORS["oracle"], linestyle="--", linewidth=1)
-            ax.text(float(figures[name]) - 0.01, len(names) - 0.45, name, ha="right", va="bottom")
+            ax.text(float(figures[name]) - 0.01, len(names) + 0.3, name, ha="right", va="bottom")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.1 + (0.5 if len(names) < len(figures) else 0), -0.6)
     _share_axis(ax, xlabel, 1.09)
@@ -350,9 +349,10 @@ def grouped_bars(
         ax.axvline(reference, color=COLORS["oracle"], linestyle="--", linewidth=0.9, zorder=0)
         ax.annotate(
             "equal shares",
-            (reference, rows - 0.45),
-            xytext=(4, 0),
-            textcoords="offset points",
+            (reference, 1),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            va="bottom",
             fontsize=7,
         )
     ax.set_yticks(range(rows), list(table.index))
@@ -399,7 +399,7 @@ def distribution(
 
 
 def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
-    _panel_title(ax, "Reward parts (mean)")
+    ax.set_title("Reward parts (mean)")
     names = {
         column: column.split("/")[1]
         for column in metrics.columns
@@ -414,14 +414,14 @@ def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 
 
 def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
-    _panel_title(ax, "Groups without gradient (all rewards equal)")
+    ax.set_title("Groups without gradient (all rewards equal)")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _curves(ax, metrics, [("frac_reward_zero_std", "", COLORS["policy"])], "groups")
     ax.set_ylim(0, 1.02)
 
 
 def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
-    _panel_title(ax, "Completion length and truncation")
+    ax.set_title("Completion length and truncation")
     _curves(ax, metrics, [("completions/mean_length", "", COLORS["policy"])], "lengths")
     ax.set_ylim(0, None)
     ax.set_ylabel("mean tokens", color=COLORS["policy"])
@@ -436,7 +436,7 @@ def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 
 
 def _kl_panel(ax: Axes, metrics: pd.DataFrame, validation: pd.DataFrame | None) -> None:
-    _panel_title(ax, "KL from the base and entropy (nats a token)")
+    ax.set_title("KL from the base and entropy (nats a token)")
     curves = [("entropy", "entropy", COLORS["well formed"])]
     if "kl" in metrics and metrics["kl"].notna().any():
         curves.append(("kl", "KL", COLORS["policy"]))
@@ -522,10 +522,6 @@ def _share_axis(ax: Axes, xlabel: str, right: float) -> None:
     ax.grid(False)
     ax.grid(True, axis="x")
     ax.spines["left"].set_visible(False)
-
-
-def _panel_title(ax: Axes, text: str) -> None:
-    ax.set_title(text, fontsize=9, fontweight="normal")
 
 
 def _png(drawn: Figure) -> bytes:
