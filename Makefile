@@ -51,8 +51,9 @@ help:
 
 .PHONY: reports
 reports: $(INSTALLED)
+	@echo 'Building the pages from the committed notebooks ...'
 	@$(CASEBOOK) site
-	@echo 'Readable now, from the committed notebooks: $(CURDIR)/reports/index.html'
+	@echo 'They are readable now. Running the notebooks; pages are renewed as they finish ...'
 	@status=0; \
 	$(CASEBOOK) execute $(CASE) --profile $(PROFILE) --jobs $(JOBS) --site || status=$$?; \
 	echo 'Pages: $(CURDIR)/reports/index.html'; exit $$status

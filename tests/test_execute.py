@@ -232,6 +232,21 @@ def test_a_mistake_is_told_before_anything_runs(checkout, options, sentence):
     assert not list((checkout / "reports").iterdir())
 
 
+def test_a_notebook_that_cannot_be_read_is_told_before_anything_runs(checkout):
+    write_notebook(checkout, "10_alpha_oracle", "1")
+    (checkout / "notebooks/11_alpha_rewards.ipynb").write_text('{"cells": [')
+    with pytest.raises(CasebookError, match=r"^11_alpha_rewards\.ipynb is not a readable notebook"):
+        execute.execute()
+    assert not list((checkout / "reports").iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(checkout):
+    write_notebook(checkout, "10_alpha_oracle", "1")
+    (checkout / "reports/failed").write_text("a file where a folder should be")
+    with pytest.raises(CasebookError, match=r"reports cannot be written: File exists"):
+        execute.execute()
+
+
 def test_a_parameter_goes_to_the_notebooks_that_know_it(checkout):
     plain = write_notebook(checkout, "10_alpha_oracle")
     rates = write_notebook(checkout, "13_alpha_grpo", parameters=f"{PARAMETERS}\nRATE = 1.0")

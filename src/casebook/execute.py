@@ -104,7 +104,7 @@ def execute(
 
     Raises:
         CasebookError: before anything runs, for an unknown case, profile or parameter, a value
-            of the wrong type, or nothing to run.
+            of the wrong type, or nothing to run; later, where `reports/` cannot be written.
     """
     check_name("profile", profile, PROFILES)
     if in_place and (profile != "nano" or seed or parameters):
@@ -113,7 +113,7 @@ def execute(
         )
     notebooks = select(cases, start_from)
     asked = {"PROFILE": profile, "SEED": seed} | dict(parameters or {})
-    if "RUNS_DIR" in os.environ:
+    if "RUNS_DIR" in os.environ and not in_place:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
     given = check_parameters(notebooks, asked)
     series = _Series(in_place, force, on_done, log)
@@ -124,9 +124,14 @@ def execute(
         futures = [pool.submit(series.run, group, given) for group in groups.values()]
         try:
             return [result for future in futures for result in future.result()]
-        except BaseException:
+        except BaseException as error:
             series.stop()
             pool.shutdown(cancel_futures=True)
+            if isinstance(error, OSError):
+                raise CasebookError(
+                    f"stopped, {paths.REPORTS} cannot be written: {error.strerror or error}; "
+                    "what was done so far is kept there"
+                ) from error
             raise
 
 
@@ -212,14 +217,10 @@ def check_parameters(
 
     Raises:
         UnknownName: a parameter that no notebook has; the message lists those there are.
-        CasebookError: a value of another type than the default.
+        CasebookError: a value of another type than the default, or a notebook that cannot be
+            read.
     """
-    import papermill
-
-    defaults = {
-        path: {name: p["default"] for name, p in papermill.inspect_notebook(str(path)).items()}
-        for path in notebooks
-    }
+    defaults = {path: _defaults(path) for path in notebooks}
     known = list(dict.fromkeys(name for names in defaults.values() for name in names))
     for name in parameters:
         check_name("parameter", name, known)
@@ -231,6 +232,18 @@ def check_parameters(
         }
         for path, own in defaults.items()
     }
+
+
+def _defaults(notebook: Path) -> dict[str, str]:
+    """The names of a notebook's parameters, and their defaults as they stand in the cell."""
+    import papermill
+
+    try:
+        parameters = papermill.inspect_notebook(str(notebook))
+    except Exception as error:  # papermill, nbformat and json each have their own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CasebookError(f"{notebook.name} is not a readable notebook: {reason}") from error
+    return {name: parameter["default"] for name, parameter in parameters.items()}
 
 
 def read_status() -> dict[str, dict[str, Any]]:
@@ -788,7 +801,7 @@ def _run_notebook(source: str, output: str, parameters: dict[str, Any]) -> None:
             cwd=str(paths.ROOT),
         )
     except papermill.PapermillExecutionError as error:
-        cell = f"{now['cell']}: {error.ename}: {error.evalue}"
+        cell = f"{now['cell']}: {error.ename}: {error.evalue}".rstrip(": ")
         trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback)).splitlines()
         say(failure={"error": cell, "source": error.source, "traceback": trace})
     except Exception as error:
