@@ -250,7 +250,7 @@ def read_status() -> dict[str, dict[str, Any]]:
     """The contents of `reports/execution.json`: name -> the fields of `Result`; empty: none."""
     try:
         status = json.loads(_status_file().read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (OSError, ValueError):
         return {}
     return status if isinstance(status, dict) else {}
 
@@ -369,11 +369,14 @@ class _Series:
         drain.join(5)
         with self.lock:
             self.children.discard(child)
-        if failure or ended:
-            return failure
+        if ended:
+            return None
         if self.stopped:
             return {"error": STOPPED}
-        return {"error": f"its process ended with code {child.returncode}", "traceback": errors}
+        return failure or {
+            "error": f"its process ended with code {child.returncode}",
+            "traceback": errors,
+        }
 
     def _explain(self, result: Result, end: dict[str, Any], partial: Path) -> None:
         """Say why a notebook did not come to its end: the cell, its source, the traceback."""
