@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from casebook import CasebookError
-from casebook.stats import mean_interval, pass_at_k, pool_seeds, seeds_interval
+from casebook.stats import difference_interval, mean_interval, pass_at_k, pool_seeds, seeds_interval
 
 shares = arrays.arrays(float, st.integers(1, 40), elements=st.floats(0, 1))
 
@@ -69,6 +69,32 @@ def test_what_has_no_mean_is_refused(values, message):
 def test_a_confidence_is_a_probability(confidence):
     with pytest.raises(CasebookError, match="confidence"):
         mean_interval([0, 1], confidence)
+
+
+def test_a_paired_difference_is_surer_than_two_intervals():
+    rng = np.random.default_rng(0)
+    before = rng.uniform(size=400)
+    figure = difference_interval(before, before + 0.1 + 0.01 * rng.normal(size=400))
+    assert figure["n"] == 400
+    assert 0.09 < figure["low"] < figure["value"] < figure["high"] < 0.11
+
+
+@pytest.mark.parametrize("after", [[0, 1, 1], [1, 1, 1]])
+def test_a_difference_is_not_taken_for_a_rate(after):
+    """Changes of 0 and 1 only, or of none at all, get no interval of a binomial rate."""
+    before = [0, 1, 1]
+    figure = difference_interval(before, after)
+    change = [a - b for a, b in zip(after, before, strict=True)]
+    assert figure["value"] == pytest.approx(np.mean(change), abs=1e-6)
+    assert (figure["low"], figure["high"]) == (0, max(change))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [([1, 0], [1]), ([], []), ([float("nan")], [1]), ([[1]], [[1]])]
+)
+def test_a_difference_needs_the_same_prompts(before, after):
+    with pytest.raises(CasebookError):
+        difference_interval(before, after)
 
 
 def test_seeds_that_disagree_widen_the_interval():

@@ -55,9 +55,42 @@ def mean_interval(
     if np.isin(values, (0.0, 1.0)).all():
         low, high = binomtest(int(values.sum()), len(values)).proportion_ci(confidence, "wilson")
         return _figure(values.mean(), low, high, len(values))
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
-    return _figure(values.mean(), *_ends(means, confidence), len(values))
+    return _bootstrap(values, confidence, resamples, seed)
+
+
+def difference_interval(
+    before: ArrayLike,
+    after: ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Figure:
+    """The mean change of one value a prompt, measured twice on the same prompts.
+
+    The bootstrap resamples pairs, so what makes a prompt hard for both cancels; two separate
+    intervals would be far too wide for the difference.
+
+    Args:
+        before: `(prompts,)` finite numbers or booleans.
+        after: the same prompts, in the same order.
+        confidence: coverage, between 0 and 1.
+        resamples: bootstrap samples.
+        seed: of the bootstrap.
+
+    Raises:
+        CasebookError: no values, different numbers of prompts, values that are not finite, or a
+            confidence outside (0, 1).
+
+    >>> difference_interval([0, 0, 1, 0], [1, 1, 1, 0])["value"]
+    0.5
+    """
+    _check_confidence(confidence)
+    before, after = _finite(before, dimensions=1), _finite(after, dimensions=1)
+    if len(before) != len(after):
+        raise CasebookError(
+            f"a paired difference needs the same prompts twice, not {len(before)} and {len(after)}"
+        )
+    return _bootstrap(after - before, confidence, resamples, seed)
 
 
 def seeds_interval(
@@ -163,6 +196,12 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
     if not ((right >= 0) & (right <= n) & (right == np.floor(right))).all():
         raise CasebookError(f"right samples must be counted by whole numbers from 0 to {n}")
     return 1.0 - comb(n - right, k) / comb(n, k)
+
+
+def _bootstrap(values: np.ndarray, confidence: float, resamples: int, seed: int) -> Figure:
+    rng = np.random.default_rng(seed)
+    means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
+    return _figure(values.mean(), *_ends(means, confidence), len(values))
 
 
 def _finite(values: ArrayLike, dimensions: int) -> np.ndarray:
