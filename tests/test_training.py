@@ -131,8 +131,8 @@ def test_a_run_leaves_its_metrics_validation_and_completions(run):
     assert run.validation()["kl_from_base"].iloc[0] == pytest.approx(0, abs=1e-6)
     completions = run.completions()
     assert len(completions) == 4 * 16
-    parts = [f"reward/{name}" for name in ("class_weighted", "tag_format", "answer_grammar")]
-    total = (completions[parts] * [1.0, 0.5, 0.5]).sum(axis=1)
+    parts = [f"reward/{name}" for name in ("correct", "tag_format", "answer_grammar")]
+    total = (completions[parts] * [1.0, 0.2, 0.2]).sum(axis=1)
     assert total.to_numpy() == pytest.approx(completions["reward"].to_numpy())
 
 

@@ -164,7 +164,6 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     )
     (output / "README.md").write_text(
         CARD.format(
-            case=case.name,
             title=case.title,
             parameters=f"{model.num_parameters():,}",
             tokens=len(tokenizer),
