@@ -373,21 +373,19 @@ def distribution(
         bins: edges of the bins.
     """
     drawn, ax = figure(title)
-    for role, sample in values.items():
+    for k, (role, sample) in enumerate(values.items()):
         counts, _ = np.histogram(sample, bins)
         shares = counts / max(len(sample), 1)
         ax.stairs(shares, bins, color=COLORS[role], linewidth=1.8)
         ax.stairs(shares, bins, color=COLORS[role], fill=True, alpha=0.15)
-        peak = int(np.argmax(shares))
-        ax.annotate(
+        ax.text(
+            0.02,
+            0.95 - 0.08 * k,
             f"{role} (mean {np.mean(sample):.0f})",
-            (bins[peak], shares[peak]),
-            xytext=(-5, -3),
-            textcoords="offset points",
-            ha="right",
-            va="top",
+            transform=ax.transAxes,
             color=COLORS[role],
             fontweight="bold",
+            bbox=BEHIND_TEXT,
         )
     ax.set_xlabel(xlabel)
     ax.set_ylabel("share of completions")
