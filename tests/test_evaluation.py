@@ -81,7 +81,7 @@ def test_drift_is_zero_for_a_fresh_adapter_and_positive_for_a_moved_one():
             if "lora_B" in name:
                 parameter += 0.05
     moved = evaluation.evaluate(model, tokenizer, "poker", "validation", **arguments)
-    assert moved.drift > 0.01
+    assert moved.drift > 0.001
 
 
 def test_the_drift_of_a_known_pair_of_distributions():
