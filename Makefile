@@ -44,6 +44,7 @@ help:
 	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'
 	@echo 'make nano        build the embedded base models again'
 	@echo 'make experiments the recorded experiments under results/; resumes'
+	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
 	@echo 'make clean       remove the environments and reports/, keep runs/'
 	@echo
@@ -67,7 +68,7 @@ test-quick: $(INSTALLED)
 	.venv/bin/ruff check .
 	$(PYTEST) -m 'not slow'
 
-.PHONY: lab site notebooks nano experiments
+.PHONY: lab site notebooks nano experiments benchmarks
 lab: $(INSTALLED)
 	.venv/bin/jupyter lab notebooks
 
@@ -82,6 +83,11 @@ nano: $(INSTALLED)
 
 experiments: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) experiments $$case; done
+
+benchmarks: $(INSTALLED)
+	.venv/bin/python benchmarks/oracle_speed.py --output results/benchmarks/oracle_speed.json
+	.venv/bin/python benchmarks/fresh_clone.py --output results/benchmarks/fresh_clone.json
+	.venv/bin/python -c 'from casebook.site import write_readme_results as write; write()'
 
 # The environment: everything in requirements.txt at exactly those versions, then the package.
 # Compiling all of it would double the time; Python compiles what is imported when it is imported.

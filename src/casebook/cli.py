@@ -163,7 +163,10 @@ def experiments(
         str | None, typer.Option(metavar="0,1,2", help="Instead of the seeds an arm names.")
     ] = None,
 ) -> None:
-    """Run the arms of configs/CASE/experiments.yaml and write results/CASE/; resumes."""
+    """Run the arms of configs/CASE/experiments.yaml, write results/CASE/ and the README's table.
+
+    Records that are current are kept, and a run that was stopped goes on.
+    """
     try:
         chosen = [int(seed) for seed in seeds.split(",")] if seeds else None
     except ValueError:
@@ -171,6 +174,9 @@ def experiments(
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, log=_say)
+    from casebook.site import write_readme_results
+
+    write_readme_results()
 
 
 @nano.command()

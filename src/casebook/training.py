@@ -37,7 +37,7 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, TrainerCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
 
-from casebook.case import CasebookError, check_name, load_case
+from casebook.case import PROFILES, CasebookError, check_name, load_case
 from casebook.evaluation import evaluate
 from casebook.models import load_base, load_policy, load_saved, save_policy
 from casebook.progress import Progress
@@ -46,6 +46,7 @@ from casebook.records import fingerprint, provenance, read_record, write_json
 disable_progress_bars()  # of datasets; a training shows its own
 
 NOT_IN_FINGERPRINT = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
+LOSS_TYPES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 # How a full disk reads in the words of Python, torch and safetensors.
 DISK_TROUBLE = ("No space left", "File too large", "Disk quota", "failed writing file")
 
@@ -167,8 +168,11 @@ def read_config(
     if missing:
         raise CasebookError(f"{where}: the field {missing[0]!r} is missing")
     case = load_case(settings["case"])
+    check_name("profile", settings["profile"], PROFILES)
+    case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in settings["reward_funcs"]:
         check_name("reward", name, case.rewards)
+    check_name("loss_type", settings.get("loss_type", "dapo"), LOSS_TYPES)  # TRL looks too late
     case_arguments, grpo, model = _parse(settings, where)
     if len(case_arguments.reward_funcs) != len(grpo.reward_weights or case_arguments.reward_funcs):
         raise CasebookError(
