@@ -182,7 +182,7 @@ def experiments(
 @nano.command()
 def build(
     case: Annotated[str, typer.Argument(help="Name of the case.")],
-    steps: Annotated[int, typer.Option(help="Optimiser steps of 64 demonstrations.")] = 1_000,
+    steps: Annotated[int, typer.Option(help="Optimiser steps of 64 demonstrations.")] = 1_500,
     seed: Seed = 0,
     output: Annotated[
         Path | None, typer.Option(help="Folder to write; default: the shipped one, data/nano/CASE.")

@@ -77,7 +77,7 @@ def folder(case: str) -> Path:
 def build(
     case: str | Case,
     output: Path | None = None,
-    steps: int = 1_000,
+    steps: int = 1_500,
     seed: int = 0,
     log: Callable[[str], None] = print,
 ) -> Path:
@@ -86,7 +86,7 @@ def build(
     Args:
         case: the case or its name.
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
-        steps: optimiser steps of 64 demonstrations each; 1,000 take about three minutes on one
+        steps: optimiser steps of 64 demonstrations each; 1,500 take about five minutes on one
             thread.
         seed: decides the demonstrations, their order and the initial weights.
         log: called with a line of progress every 50 steps.

@@ -360,7 +360,6 @@ class RunCallback(TrainerCallback):
         self.seconds_before = max(
             (line["seconds"] for line in _read_lines(run.path / "metrics.jsonl")), default=0.0
         )
-        self.evaluation_seconds = 0.0
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         self.started = time.perf_counter()
@@ -394,7 +393,6 @@ class RunCallback(TrainerCallback):
         case = self.config.case
         if not case.evaluate_every:
             return
-        started = time.perf_counter()
         evaluation = evaluate(
             model,
             self.tokenizer,
@@ -414,7 +412,6 @@ class RunCallback(TrainerCallback):
         }
         self._append("validation", step, figures)
         self.progress.note(step, figures)
-        self.evaluation_seconds += time.perf_counter() - started
 
     def _append(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         line = {"kind": kind, **figures, "step": step, "seconds": round(self.seconds, 3)}
