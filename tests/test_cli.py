@@ -161,7 +161,7 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
 @pytest.mark.parametrize("to_file", [True, False])
 def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, capsys):
     record = {"case": "poker", "figures": {"well_formed": {"value": 0.5}}}
-    replace(monkeypatch, "evaluation", "evaluate_to_record", lambda *arguments: record)
+    replace(monkeypatch, "evaluation", "evaluate_to_record", lambda *arguments, **options: record)
     output = ["--output", str(tmp_path / "e.json")] if to_file else []
     assert casebook(monkeypatch, "evaluate", "--case", "poker", *output) == 0
     printed = capsys.readouterr().out

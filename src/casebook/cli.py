@@ -143,10 +143,22 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="JSON file; default: print it.")] = None,
 ) -> None:
     """Measure a model on a case's rows: accuracies with 95 % intervals, as in record.json."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
 
-    record = evaluate_to_record(case, model, profile, split, limit, samples, seed)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("completions", total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        record = evaluate_to_record(
+            case, model, profile, split, limit, samples, seed, progress=advance
+        )
     if output:
         write_json(output, record)
         _say(str(output))
