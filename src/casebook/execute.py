@@ -471,7 +471,7 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             continue
         cell = nbformat.from_dict(cell)
         cell.metadata = nbformat.from_dict(
-            {k: v for k, v in cell.metadata.items() if k in ("tags", "mystnb", "jupyter")}
+            {k: v for k, v in cell.metadata.items() if k in ("tags", "mystnb", "jupyter") and v}
         )
         if not cell.get("id") or cell.id in ids:
             cell.id = f"cell-{len(clean.cells):02d}"
