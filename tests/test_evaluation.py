@@ -79,9 +79,9 @@ def test_drift_is_zero_for_a_fresh_adapter_and_positive_for_a_moved_one():
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
-                parameter += 0.05
+                parameter += 0.1 * torch.randn_like(parameter)
     moved = evaluation.evaluate(model, tokenizer, "poker", "validation", **arguments)
-    assert moved.drift > 0.001
+    assert moved.drift > 0.01
 
 
 def test_the_drift_of_a_known_pair_of_distributions():

@@ -60,15 +60,8 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
         raise CasebookError(f"the case {case!r} has no experiments ({path})")
     arms = yaml.safe_load(path.read_text())
     for name, arm in arms.items():
-        if not isinstance(arm, Mapping) or set(arm) != {
-            "question",
-            "profile",
-            "seeds",
-            "overrides",
-        }:
-            raise CasebookError(
-                f"{path}: the arm {name!r} needs question, profile, seeds and overrides"
-            )
+        if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
+            raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
     return arms
 
 
