@@ -174,7 +174,7 @@ def test_no_secret_and_no_path_of_a_machine(notebook):
         assert not ABSOLUTE.search(text), ABSOLUTE.search(text)
 
 
-@pytest.mark.parametrize("text", ["/home/someone/x", "in '/tmp/run1'", "(/root/x)", "=/content/a"])
+@pytest.mark.parametrize("text", ["/Users/someone/x", "in '/var/run1'", "(/opt/x)", "=/content/a"])
 def test_a_path_of_a_machine_is_seen(text):
     assert ABSOLUTE.search(text)
 
