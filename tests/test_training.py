@@ -67,7 +67,13 @@ def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path):
     [
         ({"learning_rat": 1}, "unknown field 'learning_rat': did you mean 'learning_rate'"),
         ({"num_generations": 3}, "num_generations|divisible"),
-        ({"num_generations": 1}, "num_generations|generation"),
+        ({"num_generations": 0}, "num_generations is 0, and must be at least 2"),
+        ({"max_steps": -1}, "max_steps is -1"),
+        ({"completions_every": 0}, "completions_every is 0"),
+        ({"use_peft": None}, "the field 'use_peft' is missing"),
+        ({"reward_funcs": "correct"}, "must be a list of different names"),
+        ({"reward_funcs": ["correct", "correct", "correct"]}, "list of different names"),
+        ({"scale_rewards": "bogus"}, "unknown scale_rewards 'bogus'"),
         ({"reward_funcs": ["corect"]}, "unknown reward 'corect'"),
         ({"reward_weights": [1.0]}, "3 reward_funcs, but 1 reward_weights"),
         ({"case": "pokr"}, "unknown case 'pokr'"),
@@ -95,9 +101,8 @@ def test_a_missing_file_is_one_sentence(tmp_path):
 
 
 def test_reward_parameters_that_do_not_fit_are_one_sentence():
-    config = training.read_config(SMOKE, {"reward_kwargs": {"tag_format": {"tagz": 1}}})
     with pytest.raises(CasebookError, match="reward_kwargs"):
-        training.reward_functions(config)
+        training.read_config(SMOKE, {"reward_kwargs": {"tag_format": {"tagz": 1}}})
 
 
 def test_prompts_that_leave_no_room_are_dropped_and_counted():
@@ -172,11 +177,9 @@ def test_the_adapter_on_disk_is_not_zero_and_names_no_place_of_this_machine(run)
     assert models.largest_change(run.adapter) > 0
     for file in run.adapter.glob("*.json"):
         assert str(paths.ROOT) not in file.read_text(), file.name
-    assert models.load_saved(run.adapter)[2] == {
-        "case": "poker",
-        "profile": "smoke",
-        "variant": "reason",
-    }
+    card = models.load_saved(run.adapter)[2]
+    assert (card["case"], card["profile"], card["variant"]) == ("poker", "smoke", "reason")
+    assert card["max_completion_length"] == FEW["max_completion_length"]
 
 
 def test_a_finished_run_is_found_and_returned_as_it_is(run):
@@ -267,6 +270,25 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
     _, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
     assert training.Run(output).metrics()["step"].tolist() == list(range(1, 9))
+
+
+def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
+    overrides = FEW | {"max_steps": 1, "evaluate_every": 0}
+    missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "data/nano/nothing"})
+    with pytest.raises(CasebookError, match="no model could be loaded"):
+        training.train(missing, tmp_path / "run")
+    assert training.train(training.read_config(SMOKE, overrides), tmp_path / "run").finished
+
+
+def test_a_run_does_not_go_on_across_a_change_of_code(tmp_path, monkeypatch):
+    config = training.read_config(SMOKE, FEW)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(yaml.safe_dump(config.settings))
+    (run / "fingerprint").write_text("of other code")
+    (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "seconds": 1.0}\n')
+    with pytest.raises(CasebookError, match="other code, data or weights"):
+        training.train(config, run, resume=True)
 
 
 def test_half_a_line_of_metrics_is_left_out(tmp_path):

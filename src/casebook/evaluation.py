@@ -6,8 +6,10 @@ the right answer, *lenient* only the answer. Intervals resample prompts, never c
 eight samples of one prompt are not eight independent observations.
 """
 
+import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from casebook.records import provenance
 from casebook.stats import mean_interval
 
 BATCH = 256  # completions generated together
+LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
 NO_ANSWER = "none"  # the column for completions in which no answer can be read
 
 
@@ -96,6 +99,7 @@ def evaluate(
     variant: str | None = None,
     greedy: bool = True,
     drift: bool = False,
+    settings: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Generate and grade completions for a split, greedily and `samples` times sampled.
@@ -105,13 +109,15 @@ def evaluate(
         tokenizer: its tokenizer.
         case: a case or its name.
         split: `train`, `validation` or `test`; always the same rows, whatever the seed.
-        profile: decides prompt, completion length and temperature, as in training.
+        profile: decides prompt, completion length and temperature.
         limit: only the first so many rows (they are shuffled); `None` or 0: all.
         samples: completions sampled for each prompt; 0 for greedy only.
         seed: of the sampling.
         variant: of the prompt; the profile's own by default.
         greedy: whether to decode greedily as well.
-        drift: whether to measure how far the model has moved from its base (adapters only).
+        drift: whether to measure how far the model has moved from its base, on its samples
+            (adapters only).
+        settings: those the model was trained with, where they differ from the profile's.
         progress: called with completions done and to do, after each batch.
 
     Raises:
@@ -120,7 +126,7 @@ def evaluate(
     The intervals are of the given rows; those of a training method also need its seeds.
     """
     case = load_case(case) if isinstance(case, str) else case
-    settings = read_settings(case.name, profile)
+    settings = settings or read_settings(case.name, profile)
     variant = variant or settings["variant"]
     if (limit or 0) < 0 or samples < 0 or not (greedy or samples):
         raise CasebookError("limit and samples must not be negative, and something be decoded")
@@ -129,11 +135,8 @@ def evaluate(
     jobs = [(i, "greedy", 0) for i in range(len(data)) if greedy]
     jobs += [(i, "sample", k) for i in range(len(data)) for k in range(samples)]
 
-    was_training = model.training
-    model.eval()
-    set_seed(seed)
     completions: list[dict[str, Any]] = []
-    try:
+    with _measuring(model, seed):
         for batch, sampled in _batches(jobs):
             prompts = [data[row]["prompt"] for row, _, _ in batch]
             completions += generate(
@@ -147,9 +150,9 @@ def evaluate(
             )
             if progress:
                 progress(len(completions), len(jobs))
-        moved = _drift(model, completions) if drift and hasattr(model, "disable_adapter") else None
-    finally:
-        model.train(was_training)
+        drawn = completions[-samples * len(data) :] if samples else []
+        measurable = drift and drawn and hasattr(model, "disable_adapter")
+        moved = _drift(model, drawn) if measurable else None
 
     rows = []
     for (index, decoding, sample), completion in zip(jobs, completions, strict=True):
@@ -251,19 +254,29 @@ def evaluate_to_record(
     """
     if model_path is None:
         profile = profile or "nano"
-        model, tokenizer = load_base(read_settings(case, profile))
+        settings = read_settings(case, profile)
+        model, tokenizer = load_base(settings)
     else:
         load_case(case)
         model, tokenizer, card = load_saved(model_path)
         profile = profile or card["profile"]
+        settings = read_settings(case, profile) | card
         if (card["case"], card["profile"]) != (case, profile):
             raise CasebookError(
                 f"{model_path} was trained for {card['case']}/{card['profile']}, "
                 f"not for {case}/{profile}"
             )
-    settings = read_settings(case, profile)
     evaluation = evaluate(
-        model, tokenizer, case, split, profile, limit, samples, seed, progress=progress
+        model,
+        tokenizer,
+        case,
+        split,
+        profile,
+        limit,
+        samples,
+        seed,
+        settings=settings,
+        progress=progress,
     )
     return {
         "case": case,
@@ -276,6 +289,26 @@ def evaluate_to_record(
         "provenance": provenance(),
         **evaluation.summary(),
     }
+
+
+@contextmanager
+def _measuring(model: Any, seed: int) -> Iterator[None]:
+    """`eval` mode and a seed of its own, for the time being.
+
+    A training that is evaluated on the way goes on with the random numbers it would have drawn
+    anyway: else every seed would sample the same from its first evaluation on.
+    """
+    was_training = model.training
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            model.eval()
+            set_seed(seed)
+            yield
+        finally:
+            model.train(was_training)
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def _batches(jobs: list[tuple[int, str, int]]) -> Iterator[tuple[list, bool]]:
@@ -293,13 +326,15 @@ def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:
 
 
 def _drift(model: Any, completions: list[dict[str, Any]]) -> float:
-    """Mean k3 estimate of KL(policy || base) in nats a token, over the policy's own completions.
+    """Mean k3 estimate of KL(policy || base) in nats a token, over the policy's own samples.
 
     k3 = rho - 1 - log rho with rho = base / policy (Schulman 2020): unbiased and never negative.
     """
+    longest = max(len(prompt) + len(ids) for prompt, ids in (c["ids"] for c in completions))
+    size = max(1, LOGITS // (longest * model.config.vocab_size))
     estimates = []
-    for start in range(0, len(completions), BATCH):
-        batch = [completion["ids"] for completion in completions[start : start + BATCH]]
+    for start in range(0, len(completions), size):
+        batch = [completion["ids"] for completion in completions[start : start + size]]
         policy, mask = _token_logps(model, batch)
         with model.disable_adapter():
             base, _ = _token_logps(model, batch)

@@ -40,7 +40,16 @@ from transformers.utils.logging import disable_progress_bar
 
 disable_progress_bar()  # loading a model is not worth a widget in every notebook
 
-CARD = "casebook.json"  # in a saved policy's folder: the case, profile and variant it belongs to
+CARD = "casebook.json"  # in a saved policy's folder: what it belongs to, and how it is decoded
+CARD_FIELDS = (
+    "case",
+    "profile",
+    "variant",
+    "max_completion_length",
+    "temperature",
+    "top_p",
+    "top_k",
+)
 
 
 class PeftLanguageModel:
@@ -196,7 +205,7 @@ def save_policy(
         config = json.loads(adapter.read_text())
         config["base_model_name_or_path"] = settings["model_name_or_path"]
         adapter.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    card = {key: settings.get(key) for key in ("case", "profile", "variant")}
+    card = {key: settings.get(key) for key in CARD_FIELDS}
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 
 
@@ -211,7 +220,8 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
         raise CasebookError(f"there is no model folder at {folder}")
     try:
         card = json.loads((folder / CARD).read_text())
-        settings = read_settings(card["case"], card["profile"])
+        # Measured with plain `generate`: a second vLLM engine would not fit beside a training's.
+        settings = read_settings(card["case"], card["profile"]) | {"fast_inference": False}
     except FileNotFoundError:
         raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:

@@ -12,7 +12,10 @@ A kill or a full disk costs the steps since the last checkpoint and nothing else
 appended line by line, every other file is written beside its place and then moved there.
 """
 
+import contextlib
+import gc
 import hashlib
+import io
 import json
 import os
 import resource
@@ -31,6 +34,7 @@ from casebook import models, paths
 # isort: on
 
 import pandas as pd
+import torch
 import yaml
 from datasets import Dataset, disable_progress_bars
 from safetensors import SafetensorError
@@ -46,7 +50,23 @@ from casebook.records import fingerprint, provenance, read_record, write_json
 disable_progress_bars()  # of datasets; a training shows its own
 
 NOT_IN_FINGERPRINT = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
-LOSS_TYPES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+# What TRL accepts without a word, or refuses only when it is too late.
+CHOICES = {
+    "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "scale_rewards": ("group", "batch", "none"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+}
+LEAST = {
+    **{"max_steps": 1, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1},
+    **{"num_generations": 2, "max_completion_length": 1, "completions_every": 1, "lora_r": 1},
+    **{"evaluate_every": 0, "evaluate_rows": 1, "train_limit": 0, "test_limit": 0},
+    **{"test_samples": 0, "save_steps": 1},
+}
+REQUIRED = (
+    *("case", "profile", "variant", "reward_funcs", "model_name_or_path", "dtype", "use_peft"),
+    *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length"),
+    *("temperature", "top_p", "top_k"),
+)
 # How a full disk reads in the words of Python, torch and safetensors.
 DISK_TROUBLE = ("No space left", "File too large", "Disk quota", "failed writing file")
 
@@ -164,22 +184,21 @@ def read_config(
     for name in settings:
         if name not in known:
             raise CasebookError(f"{where}: unknown field {name!r}{_did_you_mean(name, known)}")
-    missing = [f.name for f in fields(CaseArguments)[:4] if f.name not in settings]
-    if missing:
-        raise CasebookError(f"{where}: the field {missing[0]!r} is missing")
+    _check(settings, where)
     case = load_case(settings["case"])
     check_name("profile", settings["profile"], PROFILES)
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in settings["reward_funcs"]:
         check_name("reward", name, case.rewards)
-    check_name("loss_type", settings.get("loss_type", "dapo"), LOSS_TYPES)  # TRL looks too late
-    case_arguments, grpo, model = _parse(settings, where)
-    if len(case_arguments.reward_funcs) != len(grpo.reward_weights or case_arguments.reward_funcs):
+    config = Config(*_parse(settings, where), settings)
+    weights = config.grpo.reward_weights or settings["reward_funcs"]
+    if len(weights) != len(settings["reward_funcs"]):
         raise CasebookError(
-            f"{where}: {len(case_arguments.reward_funcs)} reward_funcs, but "
-            f"{len(grpo.reward_weights)} reward_weights"
+            f"{where}: {len(settings['reward_funcs'])} reward_funcs, but "
+            f"{len(weights)} reward_weights"
         )
-    return Config(case_arguments, grpo, model, settings)
+    reward_functions(config)  # parameters that do not fit are an error here
+    return config
 
 
 def run_fingerprint(config: Config) -> str:
@@ -296,6 +315,7 @@ class CompletionLog:
             )
         )
         self.group_size = config.grpo.num_generations
+        self.scale = config.grpo.scale_rewards
         self.last_step = config.grpo.max_steps
         self.values: dict[str, list[float]] = {}
 
@@ -343,9 +363,9 @@ class CompletionLog:
             table[f"reward/{name}"] = values
         table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
         groups = table["reward"].groupby(table.index // self.group_size)
-        table["advantage"] = (table["reward"] - groups.transform("mean")) / (
-            groups.transform("std") + 1e-4
-        )
+        centred = table["reward"] - groups.transform("mean")
+        spread = {"group": groups.transform("std"), "batch": table["reward"].std(), "none": 1.0}
+        table["advantage"] = centred / (spread[self.scale] + 1e-4 * (self.scale != "none"))
         self.folder.mkdir(parents=True, exist_ok=True)
         part = self.folder / "part"
         table.to_parquet(part, index=False)
@@ -403,6 +423,7 @@ class RunCallback(TrainerCallback):
             samples=1,
             variant=case.variant,
             drift=True,
+            settings=self.config.settings,
         )
         summary = evaluation.summary()
         figures = {
@@ -455,7 +476,10 @@ def _train(run: Run, config: Config, mark: str) -> Run:
     completions = config.grpo.max_steps * config.grpo.per_device_train_batch_size
     completions *= config.grpo.gradient_accumulation_steps
     progress.say("measuring before and after on the test rows")
-    before = _test(config, *load_base(config.settings))
+    del trainer, model
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing without a GPU
+    before = _test(config, *load_base(config.settings | {"fast_inference": False}))
     after = _test(config, *load_saved(run.adapter)[:2])
     write_json(
         run.path / "record.json",
@@ -490,30 +514,34 @@ def _test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
         limit=config.case.test_limit,
         samples=config.case.test_samples,
         variant=config.case.variant,
+        settings=config.settings,
     ).summary()
 
 
 def _prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
     """Make the run folder ready; `False` where the run it holds has finished already."""
-    config_file = run.path / "config.yaml"
-    if config_file.exists():
+    config_file, mark_file = run.path / "config.yaml", run.path / "fingerprint"
+    begun = run.finished or run.checkpoint() or _read_lines(run.path / "metrics.jsonl")
+    if begun:
         if not resume:
             raise CasebookError(
                 f"{run.path} holds a run already: go on with it by --resume, or name another folder"
             )
-        if yaml.safe_load(config_file.read_text()) != config.settings:
+        if _read_yaml(config_file) != config.settings:
             raise CasebookError(f"the run in {run.path} has another configuration than this one")
+        if mark_file.read_text() != mark:
+            raise CasebookError(
+                f"the run in {run.path} was made by other code, data or weights: name another "
+                "folder"
+            )
         if run.finished:
-            if run.record()["fingerprint"] != mark:
-                raise CasebookError(
-                    f"the run in {run.path} was made by other code, data or weights: name another "
-                    "folder"
-                )
             return False
-    elif run.path.exists() and any(run.path.iterdir()):
+    elif run.path.exists() and any(run.path.iterdir()) and not config_file.exists():
         raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
-    (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-    config_file.write_text(yaml.safe_dump(config.settings, sort_keys=False))
+    else:
+        (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        mark_file.write_text(mark)
+        config_file.write_text(yaml.safe_dump(config.settings, sort_keys=False))
     config.grpo.output_dir = str(run.path / "checkpoints")
     checkpoint = run.checkpoint()
     last = int(checkpoint.name.rpartition("-")[2]) if checkpoint else -1
@@ -524,20 +552,41 @@ def _prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
     return True
 
 
-def _parse(
-    settings: Mapping[str, Any], where: str
-) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
+def _check(settings: Mapping[str, Any], where: str) -> None:
+    """Raise a `CasebookError` for what is missing, too small, or no choice there is."""
+    required = [*REQUIRED]
+    if settings.get("use_peft"):
+        required += ["lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"]
+    for name in required:
+        if settings.get(name) is None:
+            raise CasebookError(f"{where}: the field {name!r} is missing")
+    for name, least in LEAST.items():
+        value = settings.get(name, least)
+        if isinstance(value, int | float) and value < least:
+            raise CasebookError(f"{where}: {name} is {value}, and must be at least {least}")
+    for name, choices in CHOICES.items():
+        if isinstance(settings.get(name), str):
+            check_name(name, settings[name], choices)
+    names = settings["reward_funcs"]
+    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
+        raise CasebookError(f"{where}: reward_funcs must be a list of different names")
+
+
+def _parse(settings: Mapping[str, Any], where: str) -> tuple:
     """Settings through TRL's own parser, which reads a file and converts what YAML calls text."""
+    usage = io.StringIO()
     with NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump(dict(settings), file)
         file.flush()
         try:
-            return TrlParser((CaseArguments, GRPOConfig, ModelConfig)).parse_args_and_config(
-                ["--config", file.name], fail_with_unknown_args=True
-            )
-        except SystemExit:  # argparse has printed which value it could not read
-            raise CasebookError(f"{where}: a value has the wrong type (see above)") from None
-        except (ValueError, TypeError, ImportError) as error:
+            with contextlib.redirect_stderr(usage):
+                return TrlParser((CaseArguments, GRPOConfig, ModelConfig)).parse_args_and_config(
+                    ["--config", file.name], fail_with_unknown_args=True
+                )
+        except SystemExit:  # argparse has said which value it could not read
+            said = usage.getvalue().strip().rpartition("error: ")[2]
+            raise CasebookError(f"{where}: a value has the wrong type: {said}") from None
+        except (ValueError, TypeError, ImportError, ArithmeticError) as error:
             raise CasebookError(f"{where}: {str(error).strip().splitlines()[0]}") from error
 
 
