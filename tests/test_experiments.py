@@ -5,7 +5,7 @@ import yaml
 
 from casebook import experiments, paths
 from casebook.case import CasebookError
-from casebook.records import read_record
+from casebook.records import committed, is_current, read_record
 
 ARM = {
     "question": "Does it run?",
@@ -44,6 +44,22 @@ def test_records_are_made_once_and_made_again_when_the_configuration_changes(arm
     arms.write_text(yaml.safe_dump({"tiny": changed}))
     experiments.run_experiments("poker", "smoke", log=lines.append)
     assert "tiny, seed 0: training" in lines
+
+
+@pytest.mark.parametrize(("profile", "message"), [("bogus", "known are"), ("a100", "no arms")])
+def test_a_profile_without_arms_is_one_sentence(arms, profile, message):
+    with pytest.raises(CasebookError, match=message):
+        experiments.run_experiments("poker", profile)
+
+
+def test_the_committed_records_were_made_by_the_code_as_it_is():
+    from casebook.training import read_config, run_fingerprint
+
+    for name, arm in experiments.read_arms("poker").items():
+        mark = run_fingerprint(read_config(("poker", arm["profile"]), arm["overrides"]))
+        records = committed("poker", arm["profile"], name)
+        assert [record["seed"] for record in records] == arm["seeds"]
+        assert all(is_current(record, mark) for record in records), f"{name}: make experiments"
 
 
 def test_an_unknown_arm_lists_the_known_ones(arms):

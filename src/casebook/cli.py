@@ -75,9 +75,6 @@ def execute(
     from casebook import execute as series
 
     parameters = series.parse_parameters(parameter or [])
-    if in_place:
-        for path in series.write_install_cells():
-            _say(f"{path.name}: install cell written")
     rebuilder = series.Rebuilder(_rebuild, _say) if site else None
     results = series.execute(
         cases or "all",

@@ -111,11 +111,15 @@ def execute(
         raise CasebookError(
             "--in-place writes the committed notebooks: profile nano, seed 0, no parameters"
         )
+    if in_place:
+        for path in write_install_cells():
+            log(f"{path.name}: install cell written")
     notebooks = select(cases, start_from)
     asked = {"PROFILE": profile, "SEED": seed} | dict(parameters or {})
     if "RUNS_DIR" in os.environ and not in_place:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
     given = check_parameters(notebooks, asked)
+    check_name("profile", asked["PROFILE"], PROFILES)
     series = _Series(in_place, force, on_done, log)
     groups: dict[str, list[Path]] = {}
     for notebook in notebooks:
@@ -359,7 +363,11 @@ class _Series:
         failure, ended, begun, spoken = None, False, time.monotonic(), time.monotonic()
         cell = "starting its kernel"
         for line in child.stdout:
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except json.JSONDecodeError:  # something else wrote there: not ours to read
+                errors.append(line)
+                continue
             failure, ended = message.get("failure", failure), message.get("ended", ended)
             cell = message.get("cell", cell)
             if time.monotonic() - spoken >= HEARTBEAT:

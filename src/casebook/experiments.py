@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from casebook import paths
-from casebook.case import CasebookError, check_name, load_case
+from casebook.case import PROFILES, CasebookError, check_name, load_case
 from casebook.records import is_current, read_record, write_json
 from casebook.training import read_config, run_fingerprint, train
 
@@ -44,7 +44,10 @@ def run_experiments(
         CasebookError: unknown case or arm, or a file of arms that cannot be used.
     """
     load_case(case)
+    check_name("profile", profile, PROFILES)
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
+    if not known:
+        raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
     written = []
     for name in arms or known:
         check_name(f"arm of {case}/{profile}", name, known)

@@ -30,6 +30,7 @@ PIECES = r"</?\w+>| ?[A-Z](?![a-z])| ?[A-Za-z][a-z]*| ?\d|\n| ?[^\sA-Za-z\d]|\s"
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MAX_LENGTH = 128  # tokens of prompt and completion; longer demonstrations are cut, without EOS
 BATCH = 64
+STEPS = 1_500
 LEARNING_RATE = 2e-3
 VOCABULARY_SAMPLE = 4_000  # demonstrations read for the vocabulary
 CARD_SAMPLES = 4  # completions of each validation row behind the card's figures
@@ -77,7 +78,7 @@ def folder(case: str) -> Path:
 def build(
     case: str | Case,
     output: Path | None = None,
-    steps: int = 1_500,
+    steps: int = STEPS,
     seed: int = 0,
     log: Callable[[str], None] = print,
 ) -> Path:
@@ -95,11 +96,14 @@ def build(
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
 
     Raises:
-        CasebookError: unknown case, or `steps` below 1.
+        CasebookError: unknown case, `steps` below 1, or a shorter build that would replace the
+            shipped one.
     """
     case = load_case(case) if isinstance(case, str) else case
     if steps < 1:
         raise CasebookError(f"steps is {steps}: a build needs at least one")
+    if steps != STEPS and output is None:
+        raise CasebookError(f"{steps} steps would replace the shipped model: name an output")
     output = Path(output) if output else folder(case.name)
     set_seed(seed)
     tokenizer = build_tokenizer(case, seed)
@@ -146,8 +150,8 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     sampled = evaluation.decoded("sample").to_dict("records")
     styles = Counter(case.style(row["completion"], row) for row in sampled)
     seen = {name: count / len(sampled) for name, count in styles.items()}
-    build = json.loads((output / "build.json").read_text())
-    write_json(output / "card.json", {**build, "figures": figures, "seen": seen})
+    made = json.loads((output / "build.json").read_text())
+    write_json(output / "card.json", {**made, "figures": figures, "seen": seen})
     planted = "\n".join(
         f"| {name} | {text} | {share:.0%} | {seen.get(name, 0):.1%} |"
         for name, (share, text) in case.skills.items()
@@ -167,7 +171,7 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
             title=case.title,
             parameters=f"{model.num_parameters():,}",
             tokens=len(tokenizer),
-            **build,
+            **made,
             planted=planted,
             other=f"{seen.get('other', 0):.1%}",
             rows=rows,

@@ -21,12 +21,6 @@ def runs_dir(value: str | os.PathLike | None = None) -> Path:
     return (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
 
 
-def data_dir(value: str | os.PathLike | None = None) -> Path | None:
-    """The folder of a person's own data: `value`, else `$CASEBOOK_DATA_DIR`, else `None`."""
-    chosen = value or os.environ.get("CASEBOOK_DATA_DIR")
-    return (ROOT / Path(chosen).expanduser()).resolve() if chosen else None
-
-
 def figures_dir() -> Path:
     """Where notebooks write their pictures: `$CASEBOOK_FIGURES_DIR`, else `reports/figures`."""
     return (ROOT / os.environ.get("CASEBOOK_FIGURES_DIR", "reports/figures")).resolve()
