@@ -1,33 +1,53 @@
-"""How long a newcomer waits: `make reports` in a fresh clone, installation included.
+"""How long a newcomer waits: `make` targets, each in a fresh clone, installation included.
 
-    python benchmarks/fresh_clone.py [--output results/benchmarks/fresh_clone.json]
+    python benchmarks/fresh_clone.py reports test test-quick [--output FILE]
 
-Prints, and writes with `--output`, the seconds until the installation was done, until the first
-page could be read and until all was finished, and the memory of the largest process.
+Prints for each target the seconds until the installation was done, until the first page could be
+read (`reports`) and until all was finished, and the memory of the largest process. With
+`--output` they are written into that file; what it holds of other targets is kept.
 """
 
+import json
 import resource
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from casebook import paths
 from casebook.case import CasebookError
 from casebook.records import provenance, write_json
 
+TARGETS = ["reports", "test", "test-quick"]
 
-def main(output: Path | None) -> None:
-    """Clone what is committed, run `make reports` there, and say how long it took."""
+
+def main(
+    targets: Annotated[list[str] | None, typer.Argument(help="Targets of the Makefile.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
+) -> None:
+    """Measure each target in a clone of what is committed."""
+    results = json.loads(output.read_text()) if output and output.exists() else {}
+    for target in targets or TARGETS:
+        figures = measure(target)
+        for name, value in figures.items():
+            print(f"make {target}, {name}: {value:.0f}")
+        results[f"make {target}"] = figures | {"provenance": provenance()}
+        if output:
+            write_json(output, results)
+
+
+def measure(target: str) -> dict[str, float]:
+    """Run one target in a fresh clone: seconds by event, and megabytes of the largest process."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "casebook"
         subprocess.run(["git", "clone", "--quiet", paths.ROOT, clone], check=True)
-        watched = {
-            "installed": clone / ".venv" / "installed",
-            "first page": clone / "reports" / "index.html",
-        }
+        watched = {"installed": clone / ".venv" / "installed"}
+        if target == "reports":
+            watched["first page"] = clone / "reports" / "index.html"
         seconds: dict[str, float] = {}
         started = time.perf_counter()
 
@@ -39,23 +59,18 @@ def main(output: Path | None) -> None:
                 time.sleep(0.2)
 
         threading.Thread(target=watch, daemon=True).start()
-        done = subprocess.run(["make", "reports"], cwd=clone)
-        seconds["finished"] = time.perf_counter() - started
+        done = subprocess.run(["make", target], cwd=clone)
+        finished = time.perf_counter() - started
         if done.returncode:
-            raise CasebookError(f"make reports ended with {done.returncode}")
+            raise CasebookError(f"make {target} ended with {done.returncode}")
+    figures = {f"seconds until {name}": round(value, 1) for name, value in seconds.items()}
+    # The largest of all children so far: with several targets, of those before, too.
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    result = {
-        "command": "python benchmarks/fresh_clone.py",
-        "seconds": {name: round(value, 1) for name, value in seconds.items()},
-        "largest_process_mb": round(largest),
-        "provenance": provenance(),
+    return figures | {
+        "seconds until finished": round(finished, 1),
+        "largest process mb": round(largest),
     }
-    for name, value in result["seconds"].items():
-        print(f"{name}: {value:.0f} s")
-    print(f"largest process: {largest:.0f} MB")
-    if output:
-        write_json(output, result)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[2]) if sys.argv[1:2] == ["--output"] else None)
+    typer.run(main)
