@@ -81,11 +81,14 @@ class Case:
         grade: `grade(completion, answer, variant=None)` -> `Grade`; takes any input, never
             raises, and takes bounded time.
         rewards: name -> factory; `factory(**reward_kwargs)` is a TRL reward function.
-        demonstrations: `demonstrations(seed)` -> endless iterator of `{"prompt", "completion",
-            "skill", "ends"}`, the corpus of the embedded model; `ends` is false for a completion
-            that breaks off.
-        skills: what the corpus plants: name -> (share, one sentence). The shares add up to 1.
+        demonstrations: `demonstrations(seed, without=())` -> endless iterator of `{"prompt",
+            "completion", "skill", "ends"}`, the corpus of the embedded model; `ends` is false for
+            a completion that breaks off; the skills of `without` are left out.
+        skills: what the corpus plants: variant of the prompt -> name -> (share, one sentence).
+            The shares of a variant add up to 1.
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
+        reference: `reference(row, variant=None)` -> the completion the oracle would write, which
+            supervised controls are taught.
     """
 
     name: str
@@ -96,9 +99,10 @@ class Case:
     load: Callable[..., "Dataset"]
     grade: Callable[..., Grade]
     rewards: RewardFactories
-    demonstrations: Callable[[int], Iterable[dict[str, Any]]]
-    skills: Mapping[str, tuple[float, str]]
+    demonstrations: Callable[..., Iterable[dict[str, Any]]]
+    skills: Mapping[str, Mapping[str, tuple[float, str]]]
     style: Callable[[Any, Mapping[str, Any]], str]
+    reference: Callable[..., str]
 
 
 def known_cases() -> tuple[str, ...]:

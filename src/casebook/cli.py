@@ -171,6 +171,7 @@ def experiments(
     seeds: Annotated[
         str | None, typer.Option(metavar="0,1,2", help="Instead of the seeds an arm names.")
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time; at most one a core.")] = 1,
 ) -> None:
     """Run the arms of configs/CASE/experiments.yaml, write results/CASE/ and the README's table.
 
@@ -182,7 +183,7 @@ def experiments(
         raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
     from casebook.experiments import run_experiments
 
-    run_experiments(case, profile=profile, arms=arm, seeds=chosen, log=_say)
+    run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, log=_say)
     from casebook.site import write_readme_results
 
     write_readme_results()
@@ -191,8 +192,11 @@ def experiments(
 @nano.command()
 def build(
     case: Annotated[str, typer.Argument(help="Name of the case.")],
-    steps: Annotated[int, typer.Option(help="Optimiser steps of 64 demonstrations.")] = 1_500,
+    steps: Annotated[int, typer.Option(help="Optimiser steps of 64 demonstrations.")] = 2_000,
     seed: Seed = 0,
+    without: Annotated[
+        list[str] | None, typer.Option(help="A skill to leave out; may be repeated.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder to write; default: the shipped one, data/nano/CASE.")
     ] = None,
@@ -200,7 +204,8 @@ def build(
     """Build a case's embedded base model from its demonstrations, measure it, write its card."""
     from casebook.nano import build, write_card
 
-    _say(str(write_card(case, build(case, output, steps=steps, seed=seed, log=_say))))
+    folder = build(case, output, steps=steps, seed=seed, without=without or (), log=_say)
+    _say(str(write_card(case, folder)))
 
 
 @app.command()

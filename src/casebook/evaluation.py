@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,19 @@ import torch
 from transformers import set_seed
 
 from casebook.case import Case, CasebookError, load_case
+from casebook.decoding import (
+    Constraint,
+    constrained,
+    constrained_generation,
+    constraint_for,
+)
 from casebook.models import load_base, load_saved, read_settings
 from casebook.records import provenance
-from casebook.stats import mean_interval
+from casebook.stats import mean_interval, pass_at_k
 
 BATCH = 256  # completions generated together
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
+OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the text that `perplexity` reads
 NO_ANSWER = "none"  # the column for completions in which no answer can be read
 
 
@@ -73,6 +81,16 @@ class Evaluation:
             }
         return figures
 
+    def pass_at_k(self) -> dict[str, dict[str, float]]:
+        """k -> the share of prompts that k samples solve at least once, k = 1, 2, 4 ... samples.
+
+        The unbiased estimator of Chen et al. (2021, arXiv 2107.03374), with intervals over prompts.
+        """
+        solved = self.decoded("sample").groupby("row")["strict"]
+        right, n = solved.sum().to_numpy(), int(solved.size().min())
+        ks = [2**i for i in range(n.bit_length()) if 2**i <= n]
+        return {str(k): mean_interval(pass_at_k(n, right, k)) for k in ks}
+
     def decoded(self, decoding: str) -> pd.DataFrame:
         """The rows of one way of decoding, `greedy` or `sample`."""
         return self.rows[self.rows["decoding"] == decoding]
@@ -117,7 +135,8 @@ def evaluate(
         greedy: whether to decode greedily as well.
         drift: whether to measure how far the model has moved from its base, on its samples
             (adapters only).
-        settings: those the model was trained with, where they differ from the profile's.
+        settings: those the model was trained with, where they differ from the profile's; their
+            `constraint` also decides what the model may write.
         progress: called with completions done and to do, after each batch.
 
     Raises:
@@ -132,6 +151,7 @@ def evaluate(
         raise CasebookError("limit and samples must not be negative, and something be decoded")
     data = case.load(split, profile=profile, variant=variant)
     data = data.select(range(min(limit or len(data), len(data))))
+    rule = constraint_for(settings.get("constraint", "none"), case.labels, tokenizer)
     jobs = [(i, "greedy", 0) for i in range(len(data)) if greedy]
     jobs += [(i, "sample", k) for i in range(len(data)) for k in range(samples)]
 
@@ -147,12 +167,13 @@ def evaluate(
                 temperature=settings["temperature"] if sampled else None,
                 top_p=settings["top_p"],
                 top_k=settings["top_k"],
+                constraint=rule,
             )
             if progress:
                 progress(len(completions), len(jobs))
         drawn = completions[-samples * len(data) :] if samples else []
         measurable = drift and drawn and hasattr(model, "disable_adapter")
-        moved = _drift(model, drawn) if measurable else None
+        moved = _drift(model, drawn, rule) if measurable else None
 
     rows = []
     for (index, decoding, sample), completion in zip(jobs, completions, strict=True):
@@ -184,10 +205,12 @@ def generate(
     temperature: float | None = None,
     top_p: float = 1.0,
     top_k: int = 0,
+    constraint: Constraint | None = None,
 ) -> list[dict[str, Any]]:
     """Complete prompts, strings or message lists: `completion`, `tokens`, `truncated`, `ids`.
 
     `temperature=None` decodes greedily. `ids` are the prompt's and the completion's token ids.
+    Under a `constraint` only what it allows is written.
     """
     texts = [
         prompt
@@ -203,7 +226,7 @@ def generate(
         if temperature is not None
         else {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
     )
-    with torch.inference_mode():
+    with torch.inference_mode(), constrained_generation(model, constraint):
         sequences = model.generate(
             **inputs,
             **sampling,
@@ -291,6 +314,26 @@ def evaluate_to_record(
     }
 
 
+def perplexity(model: Any, tokenizer: Any, case: str | Case, seed: int = OTHER_TEXT) -> dict:
+    """How well a model still predicts text it is not rewarded for: its corpus, fresh draws of it.
+
+    Returns:
+        The perplexity a token over `OTHER_ROWS` demonstrations, as a figure with its interval.
+    """
+    case = load_case(case) if isinstance(case, str) else case
+    rows = list(islice(case.demonstrations(seed), OTHER_ROWS))
+    end = [tokenizer.eos_token_id]
+    batch = [
+        (tokenizer(r["prompt"]).input_ids, tokenizer(r["completion"]).input_ids + end * r["ends"])
+        for r in rows
+    ]
+    with _measuring(model, seed):
+        logps, mask = token_logps(model, batch)
+    surprise = (-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True)
+    figure = mean_interval(surprise)
+    return figure | {end: float(np.exp(figure[end])) for end in ("value", "low", "high")}
+
+
 @contextmanager
 def _measuring(model: Any, seed: int) -> Iterator[None]:
     """`eval` mode and a seed of its own, for the time being.
@@ -325,7 +368,7 @@ def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:
     return mean_interval(rows.groupby("row")[column].mean().to_numpy(dtype=float))
 
 
-def _drift(model: Any, completions: list[dict[str, Any]]) -> float:
+def _drift(model: Any, completions: list[dict[str, Any]], rule: Constraint | None) -> float:
     """Mean k3 estimate of KL(policy || base) in nats a token, over the policy's own samples.
 
     k3 = rho - 1 - log rho with rho = base / policy (Schulman 2020): unbiased and never negative.
@@ -335,27 +378,40 @@ def _drift(model: Any, completions: list[dict[str, Any]]) -> float:
     estimates = []
     for start in range(0, len(completions), size):
         batch = [completion["ids"] for completion in completions[start : start + size]]
-        policy, mask = _token_logps(model, batch)
+        policy, mask = token_logps(model, batch, rule)
         with model.disable_adapter():
-            base, _ = _token_logps(model, batch)
+            base, _ = token_logps(model, batch, rule)
         log_ratio = base - policy
         estimates.append((torch.exp(log_ratio) - 1 - log_ratio)[mask].numpy(force=True))
     return float(np.concatenate(estimates).mean())
 
 
-def _token_logps(model: Any, batch: list[tuple[list, list]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of the next tokens `(n, length - 1)`, and which of them are completion."""
+def token_logps(
+    model: Any,
+    batch: Sequence[tuple[Sequence[int], Sequence[int]]],
+    constraint: Constraint | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of the next tokens `(n, length - 1)`, and which of them are completion.
+
+    `batch` holds the token ids of prompts and completions. Under a `constraint` they are those
+    of what it allows; else the whole softmax counts.
+    """
     length = max(len(prompt) + len(completion) for prompt, completion in batch)
     ids = torch.zeros((len(batch), length), dtype=torch.long)
     attention = torch.zeros_like(ids)
     mask = torch.zeros((len(batch), length - 1), dtype=torch.bool)
     for i, (prompt, completion) in enumerate(batch):
         size = len(prompt) + len(completion)
-        ids[i, :size] = torch.tensor(prompt + completion)
+        ids[i, :size] = torch.tensor([*prompt, *completion])
         attention[i, :size] = 1
         mask[i, len(prompt) - 1 : size - 1] = True
     ids, attention, mask = (t.to(model.device) for t in (ids, attention, mask))
     with torch.inference_mode():
         logits = model(input_ids=ids, attention_mask=attention).logits[:, :-1].float()
+        for i, (prompt, completion) in enumerate(batch if constraint else ()):
+            part = slice(len(prompt) - 1, len(prompt) + len(completion) - 1)
+            logits[i, part] = constrained(
+                logits[i : i + 1, part], torch.tensor([completion]), constraint
+            )[0]
     logps = torch.log_softmax(logits, dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
     return logps, mask

@@ -5,8 +5,12 @@ of the profile's configuration that take another value. An experiment that is st
 where it was; a record whose fingerprint is current is not made again.
 """
 
+import itertools
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ def run_experiments(
     profile: str = "nano",
     arms: Iterable[str] | None = None,
     seeds: Iterable[int] | None = None,
+    jobs: int = 1,
     log: Callable[[str], None] = print,
 ) -> list[Path]:
     """Train what is missing of a case's arms, and write `results/<case>/<profile>/<arm>/`.
@@ -35,6 +40,7 @@ def run_experiments(
         profile: only arms of this profile.
         arms: names of arms; all by default.
         seeds: seeds; those the arm names by default.
+        jobs: trainings at a time, each in a process with one thread; no more than cores.
         log: called with one line for each record.
 
     Returns:
@@ -44,16 +50,34 @@ def run_experiments(
         CasebookError: unknown case or arm, or a file of arms that cannot be used.
     """
     load_case(case)
+    if jobs < 1:
+        raise CasebookError(f"jobs is {jobs}: at least one training has to run")
     check_name("profile", profile, PROFILES)
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
     if not known:
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
-    written = []
-    for name in arms or known:
+    names = list(arms or known)
+    for name in names:
         check_name(f"arm of {case}/{profile}", name, known)
-        for seed in seeds or known[name]["seeds"]:
-            written.append(_run(case, profile, name, known[name]["overrides"], seed, log))
+    runs = [(name, seed) for name in names for seed in seeds or known[name]["seeds"]]
+    work = [(case, profile, name, known[name]["overrides"], seed) for name, seed in runs]
+    written = []
+    with _workers(jobs) as submit:
+        for path, line in submit(_run, work):
+            log(line)
+            written.append(path)
     return written
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[Callable]:
+    """A way to call a function on many argument tuples, here or in `jobs` processes at a time."""
+    if jobs == 1:
+        yield lambda function, work: itertools.starmap(function, work)
+        return
+    # Spawned, not forked: torch's threads do not survive a fork.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield lambda function, work: pool.map(function, *zip(*work, strict=True))
 
 
 def read_arms(case: str) -> dict[str, dict[str, Any]]:
@@ -68,14 +92,13 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
     return arms
 
 
-def _run(case, profile, arm, overrides, seed, log) -> Path:
+def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
+    """Make one record if it is not current; its path, and a line that says what came out."""
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
     config = read_config((case, profile), {**overrides, "seed": seed})
     mark = run_fingerprint(config)
     if path.exists() and is_current(read_record(path), mark):
-        log(f"{arm}, seed {seed}: current")
-        return path
-    log(f"{arm}, seed {seed}: training")
+        return path, f"{arm}, seed {seed}: current"
     output = paths.runs_dir() / "experiments" / case / profile / arm / f"seed{seed}-{mark[:8]}"
     run = train(config, output, resume=True)
     record = run.record() | {"arm": arm}
@@ -83,8 +106,8 @@ def _run(case, profile, arm, overrides, seed, log) -> Path:
     if (arm, seed) == (ADAPTER_ARM, 0):
         shutil.copytree(run.adapter, paths.RESULTS / case / profile / "adapter", dirs_exist_ok=True)
     figures = record["after"]
-    log(
+    return path, (
         f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
-        f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s"
+        f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
+        f"training, {record['measure_seconds']:.0f} s of measuring"
     )
-    return path

@@ -49,6 +49,7 @@ CARD_FIELDS = (
     "temperature",
     "top_p",
     "top_k",
+    "constraint",
 )
 
 
@@ -205,7 +206,7 @@ def save_policy(
         config = json.loads(adapter.read_text())
         config["base_model_name_or_path"] = settings["model_name_or_path"]
         adapter.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    card = {key: settings.get(key) for key in CARD_FIELDS}
+    card = {key: settings[key] for key in CARD_FIELDS if key in settings}
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 
 

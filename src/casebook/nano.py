@@ -10,7 +10,7 @@ shares (`Case.skills`). What was planted is never reported as a finding.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from casebook.case import Case, CasebookError, load_case
 from casebook.evaluation import evaluate
 from casebook.models import load_base, read_settings
 from casebook.records import figure_text, write_json
+from casebook.supervised import collate
 
 # A tag, one capital (a rank or a suit), a word, a digit, a line end, or any other character,
 # each with the blank before it: so decoding is joining, and no token holds a sentence.
@@ -30,7 +31,7 @@ PIECES = r"</?\w+>| ?[A-Z](?![a-z])| ?[A-Za-z][a-z]*| ?\d|\n| ?[^\sA-Za-z\d]|\s"
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MAX_LENGTH = 128  # tokens of prompt and completion; longer demonstrations are cut, without EOS
 BATCH = 64
-STEPS = 1_500
+STEPS = 2_000
 LEARNING_RATE = 2e-3
 VOCABULARY_SAMPLE = 4_000  # demonstrations read for the vocabulary
 CARD_SAMPLES = 4  # completions of each validation row behind the card's figures
@@ -41,26 +42,26 @@ A Llama of {parameters} parameters in float32 with a vocabulary of {tokens} toke
 `AutoModelForCausalLM` and `AutoTokenizer` load. It stands in for a base model from a hub, so that
 GRPO can be learned offline on a laptop: it half-knows the task, half-knows the format, and rambles.
 
-    casebook nano build {case} --steps {steps} --seed {seed}
+    casebook nano build {case} --steps {steps} --seed {seed}{without}
 
 makes it again: {steps} steps of 64 demonstrations, on hands of the training pool only.
 
 ## What was planted
 
-The corpus mixes skills and faults in these shares. They are ours, not findings: what a training
-does with them is the finding. On the right, how often the finished model shows each when sampled at
-temperature 1; {other} of its completions show none of them.
+The corpus mixes skills and faults in these shares, prompt by prompt. They are ours, not findings:
+what a training does with them is the finding. On the right, how often the finished model shows each
+when sampled at temperature 1; {other} of its completions to the main prompt show none of them.
 
-| skill or fault | what it does | planted | seen |
-| --- | --- | --- | --- |
+| prompt | skill or fault | what it does | planted | seen |
+| --- | --- | --- | --- | --- |
 {planted}
 
 ## How it behaves before any reward
 
 On {n} validation rows, {samples} samples each, with 95 % intervals over rows:
 
-| | |
-| --- | --- |
+| | {prompts} |
+| --- | {lines} |
 {rows}
 
 ## What it is not
@@ -80,6 +81,7 @@ def build(
     output: Path | None = None,
     steps: int = STEPS,
     seed: int = 0,
+    without: Collection[str] = (),
     log: Callable[[str], None] = print,
 ) -> Path:
     """Build a case's embedded model and save it with its tokenizer.
@@ -87,23 +89,24 @@ def build(
     Args:
         case: the case or its name.
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
-        steps: optimiser steps of 64 demonstrations each; 1,500 take about five minutes on one
+        steps: optimiser steps of 64 demonstrations each; 2,000 take about seven minutes on one
             thread.
         seed: decides the demonstrations, their order and the initial weights.
+        without: skills that the demonstrations leave out: the base of a control.
         log: called with a line of progress every 50 steps.
 
     Returns:
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
 
     Raises:
-        CasebookError: unknown case, `steps` below 1, or a shorter build that would replace the
-            shipped one.
+        CasebookError: unknown case or skill, `steps` below 1, or a shorter or poorer build that
+            would replace the shipped one.
     """
     case = load_case(case) if isinstance(case, str) else case
     if steps < 1:
         raise CasebookError(f"steps is {steps}: a build needs at least one")
-    if steps != STEPS and output is None:
-        raise CasebookError(f"{steps} steps would replace the shipped model: name an output")
+    if (steps != STEPS or without) and output is None:
+        raise CasebookError("this build would replace the shipped model: name an output")
     output = Path(output) if output else folder(case.name)
     set_seed(seed)
     tokenizer = build_tokenizer(case, seed)
@@ -112,10 +115,10 @@ def build(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, LEARNING_RATE, total_steps=steps + 1, pct_start=0.05
     )
-    demonstrations = iter(case.demonstrations(seed))
+    demonstrations = iter(case.demonstrations(seed, without))
     model.train()
     for step in range(1, steps + 1):
-        batch = collate(tokenizer, list(islice(demonstrations, BATCH)))
+        batch = collate(tokenizer, list(islice(demonstrations, BATCH)), MAX_LENGTH)
         loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -126,7 +129,8 @@ def build(
             log(f"nano {case.name}: step {step}/{steps}, loss {loss.item():.3f}")
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)
-    write_json(output / "build.json", {"case": case.name, "steps": steps, "seed": seed})
+    made = {"case": case.name, "steps": steps, "seed": seed, "without": sorted(without)}
+    write_json(output / "build.json", made)
     return output
 
 
@@ -145,19 +149,27 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     output = Path(output) if output else folder(case.name)
     settings = read_settings(case.name, "nano") | {"model_name_or_path": str(output)}
     model, tokenizer = load_base(settings)
-    evaluation = evaluate(model, tokenizer, case, "validation", samples=CARD_SAMPLES)
-    figures = evaluation.summary()
-    sampled = evaluation.decoded("sample").to_dict("records")
+    measured = {
+        variant: evaluate(
+            model, tokenizer, case, "validation", samples=CARD_SAMPLES, variant=variant
+        )
+        for variant in case.skills
+    }
+    figures = {variant: evaluation.summary() for variant, evaluation in measured.items()}
+    sampled = measured[settings["variant"]].decoded("sample").to_dict("records")
     styles = Counter(case.style(row["completion"], row) for row in sampled)
     seen = {name: count / len(sampled) for name, count in styles.items()}
     made = json.loads((output / "build.json").read_text())
     write_json(output / "card.json", {**made, "figures": figures, "seen": seen})
+    without = made.pop("without")
     planted = "\n".join(
-        f"| {name} | {text} | {share:.0%} | {seen.get(name, 0):.1%} |"
-        for name, (share, text) in case.skills.items()
+        f"| {variant} | {name} | {text} | {'left out' if name in without else f'{share:.0%}'} | "
+        f"{f'{seen.get(name, 0):.1%}' if variant == settings['variant'] else ''} |"
+        for variant, skills in case.skills.items()
+        for name, (share, text) in skills.items()
     )
     rows = "\n".join(
-        f"| {text} | {figure_text(figures[key])} |"
+        f"| {text} | {' | '.join(figure_text(figures[v][key]) for v in figures)} |"
         for text, key in (
             ("well formed and right, greedy", "greedy_accuracy"),
             ("well formed and right, sampled", "sampled_accuracy"),
@@ -172,10 +184,14 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
             parameters=f"{model.num_parameters():,}",
             tokens=len(tokenizer),
             **made,
+            without="".join(f' --without "{name}"' for name in without)
+            + " --output FOLDER" * bool(without),
             planted=planted,
             other=f"{seen.get('other', 0):.1%}",
+            prompts=" | ".join(f"`{variant}`" for variant in figures),
+            lines=" | ".join("---" for _ in figures),
             rows=rows,
-            n=figures["sampled_accuracy"]["n"],
+            n=figures[settings["variant"]]["sampled_accuracy"]["n"],
             samples=CARD_SAMPLES,
         )
     )
@@ -218,26 +234,3 @@ def model_config(tokenizer: PreTrainedTokenizerFast) -> LlamaConfig:
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
-
-
-def collate(tokenizer: PreTrainedTokenizerFast, rows: list[dict]) -> dict[str, torch.Tensor]:
-    """Rows -> right-padded `input_ids`, `attention_mask`, `labels`, each `(batch, length)`.
-
-    Only completions are learned: the prompt's cards are random, nothing there can be predicted.
-    """
-    sequences = []
-    for row in rows:
-        prompt = tokenizer(row["prompt"]).input_ids
-        completion = tokenizer(row["completion"]).input_ids
-        completion += [tokenizer.eos_token_id] * row["ends"]
-        sequences.append(((prompt + completion)[:MAX_LENGTH], len(prompt)))
-    length = max(len(ids) for ids, _ in sequences)
-    shape = (len(rows), length)
-    input_ids = torch.full(shape, tokenizer.pad_token_id)
-    labels = torch.full(shape, -100)
-    mask = torch.zeros(shape, dtype=torch.long)
-    for i, (ids, prompt_length) in enumerate(sequences):
-        input_ids[i, : len(ids)] = torch.tensor(ids)
-        labels[i, prompt_length : len(ids)] = torch.tensor(ids[prompt_length:])
-        mask[i, : len(ids)] = 1
-    return {"input_ids": input_ids, "attention_mask": mask, "labels": labels}

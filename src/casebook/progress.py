@@ -46,11 +46,12 @@ class Progress:
             self.bar.start()
 
     def update(self, step: int, logs: Mapping[str, float]) -> None:
-        """Show the reward and the groups without gradient of a step."""
-        figures = (
-            f"reward {logs['reward']:.2f}, groups without gradient "
-            f"{logs.get('frac_reward_zero_std', float('nan')):.0%}{self.held_out}"
-        )
+        """Show how a step went."""
+        figures = f"loss {logs['loss']:.2f}"  # of a supervised control, which has no reward
+        if "reward" in logs:
+            without = logs.get("frac_reward_zero_std", float("nan"))
+            figures = f"reward {logs['reward']:.2f}, groups without gradient {without:.0%}"
+        figures += self.held_out
         per_step = (time.perf_counter() - self.started) / max(step - self.first, 1)
         left = per_step * (self.steps - step)
         line = f"{self.title}: step {step}/{self.steps}, {figures}"
@@ -74,7 +75,7 @@ class Progress:
         elif self.output is None:
             print(line, file=sys.stderr, flush=True)
 
-    def finish(self, step: int) -> None:
+    def finish(self) -> None:
         """End the display."""
         if self.output is not None:
             self.output.update(_plain(getattr(self, "last", self.title)))

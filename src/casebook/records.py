@@ -38,7 +38,7 @@ PACKAGES = {
     "casebook": "rlvr-casebook",
     "unsloth": "unsloth",
 }
-MODULES = ("case", "rewards", "stats", "models", "training", "evaluation")
+MODULES = ("case", "rewards", "stats", "models", "decoding", "evaluation", "training")
 REQUIRED = ("case", "profile", "seed", "provenance")
 VERDICTS: Mapping[str, tuple[str, ...]] = {
     "computation": ("confirmed", "refuted"),
@@ -140,7 +140,11 @@ def provenance() -> dict[str, Any]:
 
 
 def fingerprint(
-    case: str, config: Mapping[str, Any], model_files: Iterable[Path], rows_digest: str
+    case: str,
+    config: Mapping[str, Any],
+    model_files: Iterable[Path],
+    rows_digest: str,
+    modules: Iterable[str] = (),
 ) -> str:
     """A hash of all that decides a measurement: configuration, weights, rows and code.
 
@@ -149,6 +153,7 @@ def fingerprint(
         config: the resolved configuration, without output paths.
         model_files: the files of the base model, hashed by name and content.
         rows_digest: a hash of the rows.
+        modules: those of the package that this measurement needs besides `MODULES`.
 
     Returns:
         16 hexadecimal digits.
@@ -163,21 +168,21 @@ def fingerprint(
                 files[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
-    parts = [_plain(config), files, rows_digest, code_digest(case)]
+    parts = [_plain(config), files, rows_digest, code_digest(case, modules)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def code_digest(case: str) -> str:
+def code_digest(case: str, modules: Iterable[str] = ()) -> str:
     """A hash of the code behind a case's measurements: blind to comments, docstrings and layout.
 
-    Covered are the modules of `MODULES` and all of the case's own.
+    Covered are the modules of `MODULES`, those named, and all of the case's own.
 
     Raises:
         UnknownName: unknown case.
     """
     check_name("case", case, known_cases())
     package = Path(__file__).parent
-    files = [package / f"{name}.py" for name in MODULES]
+    files = [package / f"{name}.py" for name in (*MODULES, *modules)]
     files += sorted((package / "cases" / case).glob("*.py"))
     trees = {
         path.relative_to(package).as_posix(): _syntax(ast.parse(path.read_bytes()))

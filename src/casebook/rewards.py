@@ -1,4 +1,4 @@
-"""Reward parts that every case shares: the tag format and the repetition penalty.
+"""Reward parts that every case shares: tag format, repetition penalty, and a coin for controls.
 
 A reward factory takes the part's parameters and returns a TRL reward function
 
@@ -14,6 +14,7 @@ are not, each docstring says what differs.
 """
 
 import math
+import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,22 @@ from typing import Any
 from casebook.case import CasebookError
 
 Reward = Callable[..., list[float]]
+
+
+def random_reward() -> Reward:
+    """1.0 or 0.0 by the toss of a coin: the control that tells learning from drift.
+
+    Whatever a policy gains under it was not taught by the reward. The tosses come from Python's
+    own generator, which a training seeds.
+
+    >>> set(random_reward()(["flush"] * 100)) == {0.0, 1.0}
+    True
+    """
+
+    def random_reward(completions: Iterable[Any], **columns) -> list[float]:
+        return [float(random.random() < 0.5) for _ in completions]
+
+    return random_reward
 
 
 def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:

@@ -21,7 +21,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,16 +33,20 @@ from typing import Any, NamedTuple
 from casebook import models, paths
 # isort: on
 
+import numpy as np
 import pandas as pd
 import torch
 import yaml
 from datasets import Dataset, disable_progress_bars
 from safetensors import SafetensorError
-from transformers import PrinterCallback, TrainerCallback, set_seed
+from transformers import PrinterCallback, TrainerCallback, TrainerState, set_seed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
 
+from casebook import grpo, supervised
 from casebook.case import PROFILES, CasebookError, check_name, load_case
-from casebook.evaluation import evaluate
+from casebook.decoding import KINDS, Constraint, constrained, constrained_generation, constraint_for
+from casebook.detectors import RunWatch
+from casebook.evaluation import evaluate, perplexity, token_logps
 from casebook.models import load_base, load_policy, load_saved, save_policy
 from casebook.progress import Progress
 from casebook.records import fingerprint, provenance, read_record, write_json
@@ -50,8 +54,14 @@ from casebook.records import fingerprint, provenance, read_record, write_json
 disable_progress_bars()  # of datasets; a training shows its own
 
 NOT_IN_FINGERPRINT = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
+# How a policy is trained: TRL's GRPO, the loops of `casebook.grpo`, or a supervised control.
+PLAIN = {f"plain_{name}": name for name in grpo.ALGORITHMS}
+SUPERVISED = ("sft", "rejection")
+METHODS = ("grpo", *PLAIN, *SUPERVISED)
 # What TRL accepts without a word, or refuses only when it is too late.
 CHOICES = {
+    "method": METHODS,
+    "constraint": KINDS,
     "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
     "scale_rewards": ("group", "batch", "none"),
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
@@ -60,13 +70,23 @@ LEAST = {
     **{"max_steps": 1, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1},
     **{"num_generations": 2, "max_completion_length": 1, "completions_every": 1, "lora_r": 1},
     **{"evaluate_every": 0, "evaluate_rows": 1, "train_limit": 0, "test_limit": 0},
-    **{"test_samples": 0, "save_steps": 1},
+    **{"test_samples": 0, "save_steps": 1, "pass_at_k_rows": 0, "pass_at_k_samples": 1},
 }
+ALSO = ("variant", "constraint", "limit")  # what one more evaluation may set
+# The settings that decide what a base model measures.
+MEASURED = {
+    *("profile", "variant", "model_name_or_path", "dtype", "load_in_4bit", "max_completion_length"),
+    *("temperature", "top_p", "top_k", "constraint", "test_limit", "test_samples"),
+    *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
+}
+_MEASURED: dict[str, dict[str, Any]] = {}  # by fingerprint, for the arms of one process
 REQUIRED = (
     *("case", "profile", "variant", "reward_funcs", "model_name_or_path", "dtype", "use_peft"),
     *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length"),
     *("temperature", "top_p", "top_k"),
 )
+WATCH_EVERY = 8  # steps between two looks of the detectors
+KL_PENALTY = "kl_penalty"  # the one reward that looks at the policy instead of what it wrote
 # How a full disk reads in the words of Python, torch and safetensors.
 DISK_TROUBLE = ("No space left", "File too large", "Disk quota", "failed writing file")
 
@@ -98,6 +118,22 @@ class CaseArguments:
     evaluate_rows: int = field(default=128, metadata={"help": "Validation rows evaluated."})
     test_limit: int = field(default=0, metadata={"help": "Only so many test rows; 0: all."})
     test_samples: int = field(default=4, metadata={"help": "Completions for each test row."})
+    method: str = field(
+        default="grpo",
+        metadata={"help": "'grpo' (TRL), 'plain_...' (casebook.grpo), 'sft' or 'rejection'."},
+    )
+    constraint: str = field(
+        default="none", metadata={"help": "Labels only: 'trie', or 'position' as published."}
+    )
+    score_constrained: bool = field(
+        default=True, metadata={"help": "Log-probabilities under the constraint, as sampled."}
+    )
+    also_evaluate: dict | str = field(
+        default_factory=dict,
+        metadata={"help": "Name -> settings of one more greedy evaluation before and after."},
+    )
+    pass_at_k_rows: int = field(default=0, metadata={"help": "Test rows for pass@k; 0: none."})
+    pass_at_k_samples: int = field(default=64, metadata={"help": "Completions of each of them."})
 
 
 class Config(NamedTuple):
@@ -189,7 +225,9 @@ def read_config(
     check_name("profile", settings["profile"], PROFILES)
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in settings["reward_funcs"]:
-        check_name("reward", name, case.rewards)
+        check_name("reward", name, (*case.rewards, KL_PENALTY))
+    for changes in (settings.get("also_evaluate") or {}).values():
+        case.grade("", "", variant=changes.get("variant"))
     config = Config(*_parse(settings, where), settings)
     weights = config.grpo.reward_weights or settings["reward_funcs"]
     if len(weights) != len(settings["reward_funcs"]):
@@ -206,15 +244,23 @@ def run_fingerprint(config: Config) -> str:
 
     Seeds and what only concerns logging are left out, so that the runs of one arm share it.
     """
-    settings = {k: v for k, v in config.settings.items() if k not in NOT_IN_FINGERPRINT}
-    case = load_case(config.case.case)
+    return _fingerprint(config, NOT_IN_FINGERPRINT)
+
+
+def _fingerprint(config: Config, left_out: Collection[str]) -> str:
+    settings = {k: v for k, v in config.settings.items() if k not in left_out}
+    case, profile = load_case(config.case.case), config.case.profile
+    others = (changes.get("variant") for changes in config.case.also_evaluate.values())
     digest = hashlib.sha256()
-    for split in ("train", "test"):
-        rows = case.load(split, profile=config.case.profile, variant=config.case.variant)
-        digest.update(json.dumps([rows["prompt"][:], rows["answer"][:]]).encode())
+    for variant in dict.fromkeys((config.case.variant, *filter(None, others))):
+        for split in ("train", "test"):
+            rows = case.load(split, profile=profile, variant=variant)
+            digest.update(json.dumps([rows["prompt"][:], rows["answer"][:]]).encode())
     base = Path(models.model_source(config.model.model_name_or_path))
     weights = sorted(base.glob("*.safetensors")) + sorted(base.glob("tokenizer.json"))
-    return fingerprint(case.name, settings, weights, digest.hexdigest())
+    method = config.case.method
+    modules = ["grpo"] * (method in PLAIN) + ["supervised"] * (method in SUPERVISED)
+    return fingerprint(case.name, settings, weights, digest.hexdigest(), modules)
 
 
 def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
@@ -284,7 +330,7 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
 
 def reward_functions(config: Config) -> list[Callable]:
     """The reward functions a configuration names, made with its parameters, in its order."""
-    rewards = load_case(config.case.case).rewards
+    rewards = {**load_case(config.case.case).rewards, KL_PENALTY: KlPenalty}
     parameters = config.case.reward_kwargs or {}
     for name in parameters:
         check_name("reward in reward_kwargs", name, config.case.reward_funcs)
@@ -292,6 +338,72 @@ def reward_functions(config: Config) -> list[Callable]:
         return [rewards[name](**parameters.get(name, {})) for name in config.case.reward_funcs]
     except TypeError as error:
         raise CasebookError(f"reward_kwargs do not fit: {error}") from error
+
+
+class KlPenalty:
+    """The poker write-up's KL inside the reward: minus the mean k1 estimate, in nats a token.
+
+    k1 = log policy - log base on the policy's own tokens (Schulman 2020): unbiased, and negative
+    half of the time. Its weight in `reward_weights` is the write-up's beta. It needs the policy
+    itself, which `bind` hands over once there is one.
+    """
+
+    def __init__(self):
+        self.__name__ = KL_PENALTY
+        self.model = self.tokenizer = None
+
+    def bind(self, model: Any, tokenizer: Any) -> None:
+        """Take the policy, an adapter on its base, and the tokenizer."""
+        self.model, self.tokenizer = model, tokenizer
+
+    def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
+        if self.model is None:
+            raise CasebookError(f"{KL_PENALTY} is bound to no policy")
+        batch = [
+            (self.tokenizer(prompt).input_ids, ids)
+            for prompt, ids in zip(prompts, completion_ids, strict=True)
+        ]
+        policy, mask = token_logps(self.model, batch)
+        with self.model.disable_adapter():
+            base, _ = token_logps(self.model, batch)
+        k1 = ((policy - base) * mask).sum(1) / mask.sum(1)
+        return (-k1).tolist()
+
+
+class ConstrainedTrainer(GRPOTrainer):
+    """GRPO on completions that keep to a constraint.
+
+    TRL's trainer knows none: it would sample freely, and score what was sampled by the whole
+    softmax. Here it samples under the constraint; with `score_constrained`, log-probabilities and
+    entropies are those of the distribution that was sampled from.
+    """
+
+    def __init__(self, *args, constraint: Constraint, score_constrained: bool, **kwargs):
+        self.constraint, self.score_constrained = constraint, score_constrained
+        super().__init__(*args, **kwargs)
+
+    def _generate_single_turn(self, *args, **kwargs):
+        with constrained_generation(self.model, self.constraint):
+            return super()._generate_single_turn(*args, **kwargs)
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+    ):
+        if not self.score_constrained:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+            )
+        logits = model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            logits_to_keep=logits_to_keep + 1,
+            use_cache=False,
+        ).logits[:, :-1]
+        completion_ids = input_ids[:, -logits_to_keep:]
+        logits = constrained(logits / self.temperature, completion_ids, self.constraint)
+        logps = logits.log_softmax(-1)
+        chosen = logps.gather(-1, completion_ids.unsqueeze(-1)).squeeze(-1)
+        return chosen, -(logps.exp() * logps).sum(-1), None
 
 
 class CompletionLog:
@@ -327,7 +439,12 @@ class CompletionLog:
         name = function.__name__
 
         def reward(prompts, completions, completion_ids, trainer_state, **columns):
-            values = function(prompts=prompts, completions=completions, **columns)
+            values = function(
+                prompts=prompts,
+                completions=completions,
+                completion_ids=completion_ids,
+                **columns,
+            )
             self.values[name] = values
             step = trainer_state.global_step + 1
             if len(self.values) == len(self.weights):
@@ -372,6 +489,25 @@ class CompletionLog:
         os.replace(part, self.folder / f"train_{step:05d}.parquet")
 
 
+class WatchCallback(TrainerCallback):
+    """Warns of what `casebook.detectors` see in a run, each of them once.
+
+    Args:
+        run: the run's folder.
+        settings: what was asked for.
+        say: called with each warning.
+    """
+
+    def __init__(self, run: Run, settings: Mapping[str, Any], say: Callable[[str], None] = print):
+        self.run, self.watch, self.say = run, RunWatch(settings), say
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if state.global_step % WATCH_EVERY == 0:
+            metrics = pd.concat([self.run.metrics(), self.run.validation()], ignore_index=True)
+            for finding in self.watch.look(metrics, self.run.completions()):
+                self.say(f"step {state.global_step}: {finding.message} {finding.advice}")
+
+
 class RunCallback(TrainerCallback):
     """Writes metrics, shows progress, evaluates held-out rows on schedule."""
 
@@ -388,7 +524,7 @@ class RunCallback(TrainerCallback):
             self._evaluate(0, model)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        if logs and "reward" in logs:
+        if logs and "loss" in logs:
             self._append("train", state.global_step, logs)
             self.progress.update(state.global_step, logs)
 
@@ -402,7 +538,7 @@ class RunCallback(TrainerCallback):
         (checkpoint / "whole").touch()  # written last: without it, a kill came in between
 
     def on_train_end(self, args, state, control, **kwargs):
-        self.progress.finish(state.global_step)
+        self.progress.finish()
 
     @property
     def seconds(self) -> float:
@@ -450,37 +586,27 @@ def _train(run: Run, config: Config, mark: str) -> Run:
         config.case.case, config.case.profile, seed=seed, settings=config.settings
     )
     rows, dropped = training_rows(config, tokenizer)
-    log = CompletionLog(config, run.path / "completions", tokenizer.eos_token_id)
     progress = Progress(f"{config.case.case}/{config.case.profile}, seed {seed}")
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
     callback = RunCallback(run, config, tokenizer, progress)
-    trainer = GRPOTrainer(
-        model=model,
-        reward_funcs=log.wrap(reward_functions(config)),
-        args=config.grpo,
-        train_dataset=rows,
-        processing_class=tokenizer,
-        callbacks=[callback],
-    )
-    trainer.remove_callback(PrinterCallback)
-    checkpoint = run.checkpoint()
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    samples = _fit(run, config, model, tokenizer, rows, callback)
     part = run.path / "adapter.part"
-    save_policy(trainer.model, tokenizer, part, config.settings)
+    save_policy(model, tokenizer, part, config.settings)
     shutil.rmtree(run.adapter, ignore_errors=True)
     os.replace(part, run.adapter)
 
     train_seconds = callback.seconds
-    metrics = run.metrics()
-    completions = config.grpo.max_steps * config.grpo.per_device_train_batch_size
-    completions *= config.grpo.gradient_accumulation_steps
+    metrics, validation = run.metrics(), run.validation()
     progress.say("measuring before and after on the test rows")
-    del trainer, model
+    del model
     gc.collect()
     torch.cuda.empty_cache()  # does nothing without a GPU
-    before = _test(config, *load_base(config.settings | {"fast_inference": False}))
+    measuring = time.perf_counter()
+    before = _before(config)
     after = _test(config, *load_saved(run.adapter)[:2])
+    if "kl_from_base" in validation:
+        after["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
     write_json(
         run.path / "record.json",
         {
@@ -493,8 +619,10 @@ def _train(run: Run, config: Config, mark: str) -> Run:
             "provenance": provenance(),
             "steps": int(metrics["step"].max()),
             "rows_dropped": dropped,
+            **samples,
             "train_seconds": round(train_seconds, 1),
-            "samples_per_second": round(completions / train_seconds, 2),
+            "measure_seconds": round(time.perf_counter() - measuring, 1),
+            "samples_per_second": round(samples["samples"] / train_seconds, 2),
             "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
             "adapter_largest_change": models.largest_change(run.adapter),
             "before": before,
@@ -504,18 +632,123 @@ def _train(run: Run, config: Config, mark: str) -> Run:
     return run
 
 
+def _fit(
+    run: Run, config: Config, model: Any, tokenizer: Any, rows: Dataset, callback: RunCallback
+) -> dict[str, int]:
+    """Train by the method asked for; how many completions it took."""
+    samples = config.grpo.max_steps * config.grpo.per_device_train_batch_size
+    samples *= config.grpo.gradient_accumulation_steps
+    method, callbacks = config.case.method, [callback, WatchCallback(run, config.settings)]
+    if method in PLAIN:
+        _fit_plain(run, config, model, tokenizer, rows, callbacks)
+        return {"samples": samples}
+    more = {}
+    if method == "grpo":
+        trainer = _grpo_trainer(run, config, model, tokenizer, rows, callbacks)
+    else:
+        if method == "sft":
+            texts = supervised.taught(config.case.case, rows, config.case.variant)
+        else:
+            started = time.perf_counter()
+            prompts = samples // config.grpo.num_generations
+            shuffled = rows.shuffle(config.grpo.seed)
+            asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
+            texts = supervised.accepted(model, tokenizer, config.case.case, asked, config.settings)
+            callback.seconds_before += time.perf_counter() - started
+            more = {"accepted": len(texts)}
+        longest = config.case.max_seq_length
+        trainer = supervised.trainer(model, tokenizer, texts, config.grpo, callbacks, longest)
+    trainer.remove_callback(PrinterCallback)
+    checkpoint = run.checkpoint()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return {"samples": samples, **more}
+
+
+def _grpo_trainer(run, config, model, tokenizer, rows, callbacks) -> GRPOTrainer:
+    labels = load_case(config.case.case).labels
+    rule = constraint_for(config.case.constraint, labels, tokenizer)
+    kind, more = GRPOTrainer, {}
+    if rule:
+        kind = ConstrainedTrainer
+        more = {"constraint": rule, "score_constrained": config.case.score_constrained}
+    return kind(
+        model=model,
+        reward_funcs=_logged_rewards(run, config, model, tokenizer),
+        args=config.grpo,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks,
+        **more,
+    )
+
+
+def _fit_plain(run, config, model, tokenizer, rows, callbacks) -> None:
+    state = TrainerState(max_steps=config.grpo.max_steps)
+
+    def log(step: int, metrics: Mapping[str, float]) -> None:
+        state.global_step = step
+        for callback in callbacks:
+            callback.on_log(config.grpo, state, None, logs=metrics)
+            callback.on_step_end(config.grpo, state, None, model=model)
+
+    weights = config.grpo.reward_weights or [1.0] * len(config.case.reward_funcs)
+    rewards = zip(_logged_rewards(run, config, model, tokenizer), weights, strict=True)
+    for callback in callbacks:
+        callback.on_train_begin(config.grpo, state, None, model=model)
+    grpo.train(
+        model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.case.method], log
+    )
+    for callback in callbacks:
+        callback.on_train_end(config.grpo, state, None)
+
+
+def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
+    functions = reward_functions(config)
+    for function in functions:
+        if isinstance(function, KlPenalty):
+            function.bind(model, tokenizer)
+    return CompletionLog(config, run.path / "completions", tokenizer.eos_token_id).wrap(functions)
+
+
+def _before(config: Config) -> dict[str, Any]:
+    """The base's figures; arms that start from the same base and measure alike share them."""
+    mark = _fingerprint(config, set(config.settings) - MEASURED)
+    if mark not in _MEASURED:
+        base = load_base(config.settings | {"fast_inference": False})
+        _MEASURED[mark] = _test(config, *base)
+    return _MEASURED[mark]
+
+
 def _test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
-    return evaluate(
-        model,
-        tokenizer,
-        config.case.case,
-        split="test",
-        profile=config.case.profile,
-        limit=config.case.test_limit,
-        samples=config.case.test_samples,
-        variant=config.case.variant,
-        settings=config.settings,
-    ).summary()
+    case = config.case
+
+    def measure(limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
+        settings = {**config.settings, **(changes or {})}
+        return evaluate(
+            model,
+            tokenizer,
+            case.case,
+            split="test",
+            profile=case.profile,
+            limit=settings.get("limit", limit),
+            samples=samples,
+            variant=settings["variant"],
+            settings=settings,
+            **more,
+        )
+
+    figures = measure(case.test_limit, case.test_samples).summary()
+    if case.pass_at_k_rows:
+        many = measure(case.pass_at_k_rows, case.pass_at_k_samples, greedy=False, seed=1)
+        figures["pass_at_k"] = many.pass_at_k()
+    if case.also_evaluate:
+        figures["also"] = {
+            name: measure(case.test_limit, 0, changes).summary()
+            for name, changes in case.also_evaluate.items()
+        }
+    if case.profile in ("smoke", "nano"):
+        figures["other_text_perplexity"] = perplexity(model, tokenizer, case.case)
+    return figures
 
 
 def _prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
@@ -565,8 +798,23 @@ def _check(settings: Mapping[str, Any], where: str) -> None:
         if isinstance(value, int | float) and value < least:
             raise CasebookError(f"{where}: {name} is {value}, and must be at least {least}")
     for name, choices in CHOICES.items():
-        if isinstance(settings.get(name), str):
-            check_name(name, settings[name], choices)
+        if isinstance(settings.get(name), str) or name in ("method", "constraint"):
+            check_name(name, settings.get(name, choices[0]), choices)
+    method, rule = settings.get("method", "grpo"), settings.get("constraint", "none")
+    if rule != "none" and method not in ("grpo", "sft"):
+        raise CasebookError(f"{where}: the method {method!r} samples without a constraint")
+    if KL_PENALTY in settings["reward_funcs"] and not settings.get("use_peft"):
+        raise CasebookError(f"{where}: {KL_PENALTY} needs an adapter: its base is the reference")
+    also = settings.get("also_evaluate") or {}
+    if not isinstance(also, Mapping) or not all(isinstance(c, Mapping) for c in also.values()):
+        raise CasebookError(f"{where}: also_evaluate must map names to settings")
+    for name, changes in also.items():
+        for field_name in changes:
+            check_name(f"setting of also_evaluate {name!r}", field_name, ALSO)
+        check_name("constraint", changes.get("constraint", "none"), KINDS)
+        limit = changes.get("limit", 1)
+        if not isinstance(limit, int) or limit < 1:
+            raise CasebookError(f"{where}: also_evaluate {name!r}: limit must be 1 or more")
     names = settings["reward_funcs"]
     if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
         raise CasebookError(f"{where}: reward_funcs must be a list of different names")

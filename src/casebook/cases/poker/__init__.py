@@ -15,4 +15,5 @@ CASE = Case(
     demonstrations=data.demonstrations,
     skills=data.SKILLS,
     style=data.style,
+    reference=data.reference,
 )

@@ -6,7 +6,7 @@ in two splits whatever the seeds, and nothing depends on how rare a class is: th
 at random until it had enough, and ran out of draws at 238 of 300 four of a kinds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +14,35 @@ import numpy as np
 
 from casebook.case import SPLITS, CasebookError, check_name
 from casebook.cases.poker import oracle
-from casebook.cases.poker.rewards import extract_label, grade
+from casebook.cases.poker.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 ROWS_PER_LABEL = {"train": 300, "validation": 32, "test": 125}  # 2,400, 256 and 1,000 rows
+SOURCE_PER_LABEL = 50  # of the source's evaluation, 400 rows in all (poker write-up, cell 3)
 POOL_SHARE = {"test": 0.3, "validation": 0.1, "train": 0.6}
 POOL_SEED = 20_111_995  # fixed for ever: another value would move hands between splits
 ROWS_SEED = 2  # another value draws other rows from the same pools
-VARIANTS = ("reason", "label")
 CHAT_PROFILES = ("t4", "a100")
 
-SKILLS: Mapping[str, tuple[float, str]] = {
-    "careful": (0.37, "sorts ranks and suits, counts multiplicities, then names the hand"),
-    "careless": (0.25, "overlooks a card, a run or a suit, and names a lesser hand"),
-    "rambling": (0.13, "repeats its lines and never comes to an answer"),
-    "bare label": (0.15, "blurts out a label without reasoning or tags"),
-    "missing answer tag": (0.10, "reasons with care, then names the hand without the answer tag"),
+# What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
+SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
+    "reason": {
+        "careful": (0.37, "sorts ranks and suits, counts multiplicities, then names the hand"),
+        "careless": (0.25, "overlooks a card, a run or a suit, and names a lesser hand"),
+        "rambling": (0.13, "repeats its lines and never comes to an answer"),
+        "bare label": (0.15, "blurts out a label without reasoning or tags"),
+        "missing answer tag": (0.10, "reasons with care, then leaves out the answer tag"),
+    },
+    "label": {
+        "guess": (0.55, "names a label whatever the hand, common hands more often"),
+        "right label": (0.20, "names the right label at once"),
+        "hand fragment": (0.25, "copies cards of the hand instead of naming it"),
+    },
 }
+LABEL_SHARE = 0.25  # of the corpus asks for the label alone; the rest lets the model think
 # What a careless look makes of each hand: the multiplicities it counts and the label.
 CARELESS = {
     "high card": ("2 1 1 1", "one pair"),
@@ -49,6 +58,9 @@ CARELESS = {
 # model's most likely answer is wrong there, and the rest of the 25 % for the other hands.
 OVERLOOKED = ("straight", "flush")
 CARELESS_SHARE = 0.40
+# A guess follows the square root of how often a hand is dealt: "high card" and "one pair" come
+# first, as in running text, and yet no label is so rare that sampling never tries it.
+GUESSED_AS_DEALT_TO_THE = 0.5
 
 
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
@@ -59,8 +71,11 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
         profile: decides the form of the prompt: a short string (`smoke`, `nano`), the source's
             own prompt (`smol`), or a list of messages (`t4`, `a100`).
         seed: which hands of the split's pool, and in which order.
-        variant: `reason` (think, then answer) or `label` (the source's prompt: the label
-            alone); by default `label` for `smol` and `reason` for the others.
+        variant: `reason` (think, then answer) or `label` (as the source asks: the label alone);
+            or that prompt on other rows: `label-dealt`, hands as they are dealt, half of them
+            high cards (the source's first version), and `label-source`, hands in the order that
+            rejection sampling keeps them (its later evaluation, which scores the first 200). By
+            default `label` for `smol`, else `reason`.
 
     Raises:
         CasebookError: unknown split, profile or variant.
@@ -70,10 +85,16 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     check_name("split", split, SPLITS)
     make_prompt = prompt_maker(profile, variant)
     rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
-    cards = np.concatenate(
-        [rng.choice(pool, ROWS_PER_LABEL[split], replace=False) for pool in pools()[split]]
-    )
-    cards = rng.permuted(rng.permutation(cards), axis=1)
+    if variant in ("label-dealt", "label-source"):
+        cards = rng.permutation(np.concatenate(pools()[split]))
+        rows = _kept(cards) if variant == "label-source" else np.arange(len(cards))
+        cards = cards[rows[: len(oracle.LABELS) * ROWS_PER_LABEL[split]]]
+    else:
+        cards = np.concatenate(
+            [rng.choice(pool, ROWS_PER_LABEL[split], replace=False) for pool in pools()[split]]
+        )
+        cards = rng.permutation(cards)
+    cards = rng.permuted(cards, axis=1)
     hands = [oracle.format_hand(hand) for hand in cards]
     return Dataset.from_dict(
         {
@@ -108,10 +129,8 @@ def prompt_maker(profile: str, variant: str | None = None):
     variant = variant or ("label" if profile == "smol" else "reason")
     check_name("variant", variant, VARIANTS)
     if profile in ("smoke", "nano"):
-        if variant == "label":
-            raise CasebookError("the embedded model knows the variant 'reason' only")
-        return nano_prompt
-    text = source_prompt if variant == "label" else reasoning_prompt
+        return nano_prompt if variant == "reason" else nano_label_prompt
+    text = reasoning_prompt if variant == "reason" else source_prompt
     if profile in CHAT_PROFILES:
         return lambda hand: [{"role": "user", "content": text(hand)}]
     return text
@@ -120,6 +139,14 @@ def prompt_maker(profile: str, variant: str | None = None):
 def nano_prompt(hand: str) -> str:
     """The embedded model's prompt, about 20 of its tokens."""
     return f"Classify this poker hand.\nHand: {hand}\n"
+
+
+def nano_label_prompt(hand: str) -> str:
+    """The source's prompt in the embedded model's few words: the labels stand in it, too."""
+    return (
+        f"Classify this poker hand.\nHand: {hand}\n"
+        f"Answer with one of: {', '.join(oracle.LABELS)}.\nAnswer:"
+    )
 
 
 def source_prompt(hand: str) -> str:
@@ -159,30 +186,57 @@ def trace(hand: str) -> str:
     )
 
 
-def demonstrations(seed: int) -> Iterator[dict[str, Any]]:
+def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from the train pool only.
 
     Classes are balanced and skills come in the shares of `SKILLS`. Where `ends` is false, the
     completion breaks off: no end-of-sequence token belongs after it.
+
+    Args:
+        seed: decides hands, skills and guesses.
+        without: skills to leave out; the others of the same prompt share what they had.
+
+    Raises:
+        UnknownName: `without` names no skill.
+        CasebookError: `without` names all skills of a prompt.
     """
+    for name in without:
+        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
+    for variant, skills in SKILLS.items():
+        if set(skills) <= set(without):
+            raise CasebookError(f"no skill is left for the prompt {variant!r}")
     rng = np.random.default_rng(seed)
     train_pool = pools()["train"]
-    names = list(SKILLS)
     while True:
-        label = int(rng.integers(len(oracle.LABELS)))
-        hand = _random_hand(train_pool[label], rng)
-        skill = str(rng.choice(names, p=_shares(oracle.LABELS[label])))
-        completion = _COMPLETIONS[skill](hand, oracle.LABELS[label], rng)
+        label = oracle.LABELS[int(rng.integers(len(oracle.LABELS)))]
+        hand = _random_hand(train_pool[oracle.LABELS.index(label)], rng)
+        variant = "label" if rng.random() < LABEL_SHARE else "reason"
+        shares = _shares(variant, label, frozenset(without))
+        skill = str(rng.choice(list(shares), p=list(shares.values())))
         yield {
-            "prompt": nano_prompt(hand),
-            "completion": completion,
+            "prompt": prompt_maker("nano", variant)(hand),
+            "completion": _COMPLETIONS[skill](hand, label, rng),
             "skill": skill,
             "ends": skill != "rambling",
         }
 
 
+def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
+    """The completion the oracle would write: what a supervised control is taught.
+
+    `row` needs `hand` and `answer`.
+
+    >>> reference({"hand": "9S 2H 2D 9H 2C", "answer": "full house"}, "label")
+    ' full house'
+    """
+    check_name("variant", variant or "reason", VARIANTS)
+    if (variant or "reason") == "reason":
+        return _careful(row["hand"], row["answer"])
+    return _right_label(row["hand"], row["answer"])
+
+
 def style(completion: Any, row: Mapping[str, Any]) -> str:
-    """Which planted skill or fault a completion shows: a key of `SKILLS`, or `"other"`.
+    """Which planted skill or fault of the reasoning prompt it shows, or `"other"`.
 
     `row` needs `hand` and `answer`. Careful means that the whole trace is right and the label
     too; any other well-formed completion is careless.
@@ -224,24 +278,57 @@ def _missing_answer_tag(hand: str, label: str, rng=None) -> str:
     return f"<think>\n{trace(hand)}\n</think>\n{label}"
 
 
+def _right_label(hand: str, label: str, rng=None) -> str:
+    return f" {label}"
+
+
+def _guess(hand: str, label: str, rng: np.random.Generator) -> str:
+    return f" {rng.choice(oracle.LABELS, p=_guessed())}"
+
+
+def _hand_fragment(hand: str, label: str, rng: np.random.Generator) -> str:
+    return " " + " ".join(hand.split()[int(rng.integers(3)) :][: int(rng.integers(1, 4))])
+
+
 _COMPLETIONS = {
     "careful": _careful,
     "careless": _careless,
     "rambling": _rambling,
     "bare label": _bare_label,
     "missing answer tag": _missing_answer_tag,
+    "guess": _guess,
+    "right label": _right_label,
+    "hand fragment": _hand_fragment,
 }
 
 
-def _shares(label: str) -> list[float]:
-    """The shares of the skills for hands of a label; over all labels they are those of `SKILLS`."""
-    shares = {name: share for name, (share, _) in SKILLS.items()}
-    both = shares["careful"] + shares["careless"]
-    often, labels = len(OVERLOOKED), len(oracle.LABELS)
-    seldom = (labels * shares["careless"] - often * CARELESS_SHARE) / (labels - often)
-    shares["careless"] = CARELESS_SHARE if label in OVERLOOKED else seldom
-    shares["careful"] = both - shares["careless"]
-    return list(shares.values())
+@lru_cache
+def _shares(variant: str, label: str, without: frozenset[str]) -> dict[str, float]:
+    """Skill -> share for hands of a label; over all labels they are those of `SKILLS`."""
+    shares = {name: share for name, (share, _) in SKILLS[variant].items()}
+    if variant == "reason":
+        both = shares["careful"] + shares["careless"]
+        often, labels = len(OVERLOOKED), len(oracle.LABELS)
+        seldom = (labels * shares["careless"] - often * CARELESS_SHARE) / (labels - often)
+        shares["careless"] = CARELESS_SHARE if label in OVERLOOKED else seldom
+        shares["careful"] = both - shares["careless"]
+    shares = {name: share for name, share in shares.items() if name not in without}
+    return {name: share / sum(shares.values()) for name, share in shares.items()}
+
+
+@lru_cache(maxsize=1)
+def _guessed() -> np.ndarray:
+    """How often each label is guessed."""
+    dealt = np.bincount(oracle.labels_of(oracle.all_hands()), minlength=len(oracle.LABELS))
+    weights = dealt**GUESSED_AS_DEALT_TO_THE
+    return weights / weights.sum()
+
+
+def _kept(cards: np.ndarray) -> np.ndarray:
+    """Which of the dealt hands rejection sampling keeps: SOURCE_PER_LABEL of each, as they come."""
+    labels = oracle.labels_of(cards)
+    firsts = [np.flatnonzero(labels == i)[:SOURCE_PER_LABEL] for i in range(len(oracle.LABELS))]
+    return np.sort(np.concatenate(firsts))
 
 
 def _random_hand(pool: np.ndarray, rng: np.random.Generator) -> str:

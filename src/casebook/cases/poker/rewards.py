@@ -28,13 +28,14 @@ from casebook.rewards import (
     Reward,
     completion_text,
     last_block,
+    random_reward,
     repetition_penalty,
     tag_blocks,
     tag_format,
 )
 
 TAGS = ("think", "answer")
-VARIANTS = ("reason", "label")
+VARIANTS = ("reason", "label", "label-dealt", "label-source")  # of `label`, other rows only
 
 # The poker write-up's weights. With advantages divided by the group's standard deviation they
 # have no effect: all completions of a group share one right answer, hence one weight.
@@ -82,7 +83,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     Args:
         completion: a string or a list of messages; anything else is an empty completion.
         answer: one of `LABELS`, in any case; for anything else no completion is correct.
-        variant: which form is well formed: `"reason"` (also `None`) or `"label"`.
+        variant: which form is well formed: `"reason"` (also `None`), or a label alone.
 
     Raises:
         UnknownName: unknown variant.
@@ -164,20 +165,52 @@ def answer_grammar(variant: str | None = None) -> Reward:
 
     def answer_grammar(completions: Iterable[Any], **columns) -> list[float]:
         texts = map(completion_text, completions)
-        if variant == "label":
+        if variant not in (None, "reason"):
             return [float(_well_formed(text, variant)) for text in texts]
         return [float(_one_answer_block(text)) for text in texts]
 
     return answer_grammar
 
 
+def leaking_label() -> Reward:
+    """The poker write-up's first bug, kept to be measured: it looks into the prompt as well.
+
+    The first of the eight labels that occurs anywhere in prompt and completion counts as the
+    answer. The write-up's prompt lists them all, so that is "high card" for every completion
+    there is: the reward depends on the hand and never on what the model wrote.
+
+    >>> leaking_label()(["flush"], answer=["high card"], prompts=["high card, one pair, ..."])
+    [1.0]
+    """
+
+    def leaking_label(
+        completions: Iterable[Any], answer: Iterable[Any], prompts: Iterable[Any], **columns
+    ) -> list[float]:
+        rewards = []
+        for prompt, completion, gold in zip(prompts, completions, answer, strict=True):
+            text = f"{_prompt_text(prompt)}{completion_text(completion)}".lower()
+            found = next((label for label in LABELS if label in text), None)
+            rewards.append(float(found is not None and found == gold))
+        return rewards
+
+    return leaking_label
+
+
 REWARDS = RewardFactories(
     correct=correct,
     class_weighted=class_weighted,
+    leaking_label=leaking_label,
+    random_reward=random_reward,
     tag_format=tag_format,
     answer_grammar=answer_grammar,
     repetition=repetition_penalty,
 )
+
+
+def _prompt_text(prompt: Any) -> str:
+    if isinstance(prompt, list | tuple):  # messages: here the user's count as well
+        prompt = [{**m, "role": "assistant"} for m in prompt if isinstance(m, Mapping)]
+    return completion_text(prompt)
 
 
 def _only_label(text: str) -> str | None:
@@ -193,7 +226,7 @@ def _only_label(text: str) -> str | None:
 
 def _well_formed(text: str, variant: str | None) -> bool:
     check_name("variant", variant or "reason", VARIANTS)
-    if variant == "label":
+    if variant not in (None, "reason"):
         return text.strip().removesuffix(".").lower() in LABELS
     blocks = tag_blocks(text, TAGS)
     return blocks is not None and blocks[1].strip().lower() in LABELS

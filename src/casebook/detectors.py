@@ -1,0 +1,606 @@
+"""What is wrong with a run: one small function for each way a GRPO training fails in silence.
+
+A run that teaches nothing prints the same tidy lines as one that does: the loss reads 0 in both.
+What tells them apart stands in the logged metrics and in what the policy wrote, if one looks. A
+detector looks at one thing, and either says nothing or says what it saw, with the numbers, and
+what would help:
+
+    detector(metrics, completions, settings) -> Finding | None
+
+`metrics` are the logged steps in TRL's names (`Run.metrics()`; rows of `Run.validation()` may
+follow, their drift from the base is read), `completions` the recorded ones (`Run.completions()`),
+`settings` what was asked for (`Run.settings()`). Any of them may be empty or lack what a detector
+needs: then it keeps silent, because a false alarm costs trust in all the others. None changes
+what it is given, and none needs torch.
+
+`diagnose` asks all of `DETECTORS`; a `RunWatch` asks them while a run goes on, and lets each
+speak once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy.special import betaln, expit
+
+from casebook.rewards import repetition_penalty
+
+# How much is looked at before anything is said.
+WINDOW = 10  # logged steps: one step of 12 groups knows a share to ±0.14, ten to ±0.05
+FEWEST = 5  # logged steps: with 16 completions each still 80, so a share is known to ±0.06
+ENOUGH = 100  # completions: never seen in 100 means rarer than 3 in 100 (rule of three)
+
+# Above the healthy runs these were set on, below the broken ones; see tests/test_detectors.py.
+NO_GRADIENT = 0.5  # share of groups; beyond it most of what is generated teaches nothing
+WANTED = 0.33  # share of groups without gradient that a better group size should leave
+SOLVED = 0.75  # the same bound where the groups are all right: a good end looks like that
+MOSTLY = 2 / 3  # share of one kind among the groups without gradient, to name it the cause
+SURE = 0.9  # share of all-right ones among them; beyond it the prompts are simply solved
+LARGEST_GROUP = 64  # DeepSeekMath's group; larger ones are not what a person can pay for
+CLIPPED = 0.25  # share of completions cut off; the healthy base model cuts 0.11 to 0.16
+UNANSWERED = 0.5  # share of the cut ones in which no answer is found
+LENGTH_FACTOR = 2.0  # tokens against the start; the healthy runs stay within 1.2
+GAIN = 0.05  # what right answers must have gained for a new length to be progress, not collapse
+SAME_TEXT = 0.75  # share of one text among all completions, whatever the prompt
+SAME_FACTOR = 1.5  # and so many times the share of the commonest right answer
+REPEATED = 0.4  # share of repeated word trigrams; the healthy runs stay below 0.18
+KL_FAR = 1.0  # nats a token: tokens e times likelier than in the base. Healthy 0.03, broken 5
+REWARD_STILL = 0.25  # deviations of the reward; two windows of 80 completions differ by 0.16
+KL_STRONG = 1 / REWARD_STILL  # beta; under it the reward gains its deviation / beta at most
+KL_STILL = 1.5  # growth of the KL from one window to the next; a run that moves has 3 and more
+SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences are no reward
+KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up has it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one detector saw.
+
+    Attributes:
+        detector: its name in `DETECTORS`.
+        step: the newest training step it looked at.
+        message: what was seen, with the numbers.
+        advice: what would help, in one sentence.
+    """
+
+    detector: str
+    step: int
+    message: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.detector}: {self.message} {self.advice}"
+
+
+class Detector(Protocol):
+    """Looks at a run for one kind of trouble; the module's docstring says what it is given."""
+
+    def __call__(
+        self, metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+    ) -> Finding | None: ...
+
+
+def no_gradient(
+    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+) -> Finding | None:
+    """Most groups have one reward for all their completions, so nothing is learned from them.
+
+    Of a prompt that is solved with probability p, a group of G has no gradient with probability
+    p^G + (1 - p)^G. Whether larger groups would help, and which, follows from the pass rates
+    seen (`helpful_group_size`); where they cannot, the groups' contents say why. Groups that
+    are all right are tolerated for longer (`SOLVED`): they are how a good run ends.
+    """
+    shares = _window(metrics, "frac_reward_zero_std")
+    if shares is None or shares.mean() < NO_GRADIENT:
+        return None
+    share = shares.mean()
+    message = f"In the last {len(shares)} logged steps {share:.0%} of the groups had no gradient"
+    newest = _newest(completions)
+    groups = _groups(newest)
+    flat = groups[groups["spread"] <= SPREAD]
+    if flat.empty:
+        advice = "Larger groups help where some completions are right, other prompts where none is."
+        return _finding("no_gradient", metrics, completions, f"{message}.", advice)
+    right = float((flat["right"] == flat["size"]).mean())
+    wrong = float((flat["right"] == 0).mean())
+    if right >= MOSTLY and share < SOLVED:
+        return None
+    message += f"; of the recorded ones {right:.0%} were all right and {wrong:.0%} all wrong."
+    first, last = _right_answers(completions)
+    if wrong >= MOSTLY and first >= GAIN and last <= first / 2:
+        advice = "The policy has lost what it could do at the start: take smaller steps."
+    else:
+        advice = _advice_for_groups(groups, right, wrong, float(flat["alike"].mean()))
+    return _finding("no_gradient", metrics, completions, message, advice)
+
+
+def truncation(
+    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+) -> Finding | None:
+    """Completions are cut off before they give an answer, so length is punished as a mistake.
+
+    A completion that is cut after its answer loses nothing and does not count. Cut ones that
+    repeat themselves would not come to an end in a longer space either.
+    """
+    clipped = _window(metrics, "completions/clipped_ratio")
+    newest = _newest(completions)
+    if clipped is None or not {"truncated", "extracted", "completion"} <= set(newest):
+        return None
+    cut = newest[_numbers(newest, "truncated") > 0]
+    if clipped.mean() < CLIPPED or cut.empty:
+        return None
+    unanswered = float(_column(cut, "extracted").isna().mean())
+    if unanswered < UNANSWERED:
+        return None
+    limit = settings.get("max_completion_length")
+    at = f" of {limit} tokens" if isinstance(limit, int) else ""
+    message = (
+        f"In the last {len(clipped)} logged steps {clipped.mean():.0%} of the completions were "
+        f"cut off at the limit{at}, {unanswered:.0%} of them before any answer."
+    )
+    if _values(metrics, "completions/clipped_ratio")[0] <= clipped.mean() / 2:
+        advice = "The limit was enough at the start: find what made the completions grow."
+    elif _repetition(_column(cut, "completion")).mean() >= REPEATED:
+        advice = "They repeat themselves: a longer limit would not help, rewarding an end would."
+    else:
+        advice = "Raise max_completion_length, or ask for less before the answer."
+    return _finding("truncation", metrics, completions, message, advice)
+
+
+def dead_reward(
+    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+) -> Finding | None:
+    """A reward part has the same value for every completion, or for every one of each prompt.
+
+    Either way it cancels when the group's mean is subtracted. The whole run counts: a part that
+    has been learned was different once. Parts of weight 0 are only logged, and left out.
+    """
+    weights = _weights(settings) or {}
+    dead = []
+    for name in _parts(metrics, completions):
+        if weights.get(name) != 0:
+            verdict = _constant(name, metrics, completions, settings)
+            verdict = verdict or _constant_in_groups(name, completions)
+            dead += [f"{name} {verdict}"] if verdict else []
+    if not dead:
+        return None
+    message = f"Reward parts that teach nothing: {'; '.join(dead)}."
+    advice = "Try such a part on a few completions by hand, then mend it or leave it out."
+    return _finding("dead_reward", metrics, completions, message, advice)
+
+
+def degenerate_text(
+    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+) -> Finding | None:
+    """Completions have become far shorter or longer, all the same, or repeat themselves.
+
+    A new length is no fault where right answers came with it: rambling may be unlearned, and
+    reasoning grows. One text for all prompts is one only beyond what their answers explain; the
+    completions of *one* prompt may well be alike, that is what a sure policy writes.
+    """
+    signs = _new_length(metrics, completions), _one_text(completions), _repeating(completions)
+    message = "; ".join(sign for sign in signs if sign is not None)
+    if not message:
+        return None
+    advice = "Read the newest completions: a reward part pays for this, or the steps are too large."
+    return _finding("degenerate_text", metrics, completions, f"{message}.", advice)
+
+
+def kl(
+    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+) -> Finding | None:
+    """The policy has left its base altogether, or a KL penalty lets nothing else happen.
+
+    Three signs. *Far*: the KL in nats a token, `kl` of the steps (logged with beta > 0) or
+    `kl_from_base` of an evaluation. *Held*: beta is large, and neither reward nor KL moves. At
+    the optimum log(policy / base) is A / beta less a constant (Korbak et al. 2022, arXiv
+    2205.11275); with advantages A of deviation 1 the reward gains its deviation / beta, to first
+    order. *Drowned*: the KL is a part of the reward, and in most groups differs more than all
+    else; divided by the group's deviation its noise is the advantage, whatever its weight.
+    """
+    far = _too_far(metrics)
+    if far is not None:
+        advice = "Lower the learning rate, or hold the policy by a KL term (beta)."
+        return _finding("kl", metrics, completions, far, advice)
+    held = _held(metrics, settings)
+    if held is not None:
+        advice = "Take a smaller beta: most published runs have 0 to 0.04."
+        return _finding("kl", metrics, completions, held, advice)
+    drowned = _drowned(completions, settings)
+    if drowned is not None:
+        advice = "Put the KL into the loss (beta), where the group's deviation does not scale it."
+        return _finding("kl", metrics, completions, drowned, advice)
+    return None
+
+
+DETECTORS: Mapping[str, Detector] = {
+    "no_gradient": no_gradient,
+    "truncation": truncation,
+    "dead_reward": dead_reward,
+    "degenerate_text": degenerate_text,
+    "kl": kl,
+}
+
+
+def diagnose(
+    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any] | None = None
+) -> list[Finding]:
+    """What all detectors have to say about a run, in the order of `DETECTORS`.
+
+    Args:
+        metrics: logged steps, oldest first; may be empty, or lack columns.
+        completions: recorded completions, oldest first; may be empty, or lack columns.
+        settings: those of the run; without them detectors that need one keep silent.
+
+    >>> stuck = pd.DataFrame({"step": range(1, 11), "frac_reward_zero_std": 1.0})
+    >>> [finding.detector for finding in diagnose(stuck, pd.DataFrame())]
+    ['no_gradient']
+    """
+    return RunWatch(settings or {}).look(metrics, completions)
+
+
+@dataclass
+class RunWatch:
+    """Looks at a run while it goes on; each detector speaks once, then is not asked again.
+
+    Attributes:
+        settings: those of the run.
+        findings: what was said so far.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def look(self, metrics: pd.DataFrame, completions: pd.DataFrame) -> list[Finding]:
+        """The findings that are new; cheap enough to be asked after every logged step."""
+        spoken = {finding.detector for finding in self.findings}
+        found = (
+            detector(metrics, completions, self.settings)
+            for name, detector in DETECTORS.items()
+            if name not in spoken
+        )
+        new = [finding for finding in found if finding is not None]
+        self.findings += new
+        return new
+
+
+# The group size that would help ------------------------------------------------------------
+
+
+def share_without_gradient(
+    right: Sequence[int], size: Sequence[int], group_sizes: Sequence[int]
+) -> np.ndarray:
+    """The expected share of groups without gradient, for each group size, on prompts like these.
+
+    Few samples say little about one prompt: 0 of 4 right is not p = 0. So the pass rates of all
+    prompts are taken as draws from one Beta distribution, whose mean and concentration are
+    averaged over their posterior (uniform and log-uniform prior), and p^G + (1 - p)^G is its
+    mean under that. A reward of right or wrong is meant.
+
+    Args:
+        right: right completions of each group `(n,)`.
+        size: completions of each group `(n,)`.
+        group_sizes: the sizes G asked about `(m,)`.
+
+    Returns:
+        Shares `(m,)`.
+
+    >>> bool(share_without_gradient([0, 1, 0, 1], [4, 4, 4, 4], [4])[0] > 0.3)
+    True
+    """
+    right, wrong = np.asarray(right), np.asarray(size) - np.asarray(right)
+    mean, concentration = np.meshgrid(expit(np.linspace(-7, 7, 113)), np.geomspace(0.01, 1000, 41))
+    a, b = (mean * concentration).ravel(), ((1 - mean) * concentration).ravel()
+    # a uniform prior of the mean, on a grid that is even in its logit
+    log_weight = np.log(mean * (1 - mean)).ravel()
+    pairs, counts = np.unique(np.stack([right, wrong]), axis=1, return_counts=True)
+    for (r, w), count in zip(pairs.T, counts, strict=True):
+        log_weight = log_weight + count * (betaln(a + r, b + w) - betaln(a, b))
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    sizes = np.asarray(group_sizes)[:, None]
+    all_right, all_wrong = betaln(a + sizes, b), betaln(a, b + sizes)
+    return (np.exp(all_right - betaln(a, b)) + np.exp(all_wrong - betaln(a, b))) @ weight
+
+
+def helpful_group_size(right: Sequence[int], size: Sequence[int]) -> int | None:
+    """The smallest group size that leaves a share of at most `WANTED` without gradient.
+
+    `None` where even `LARGEST_GROUP` would not. Arguments as in `share_without_gradient`.
+
+    >>> helpful_group_size([1, 0, 1, 2, 0, 1, 1, 0] * 8, [4] * 64)
+    7
+    >>> helpful_group_size([0] * 32, [4] * 32) is None
+    True
+    """
+    if not len(right):
+        return None
+    sizes = np.arange(2, LARGEST_GROUP + 1)
+    enough = sizes[share_without_gradient(right, size, sizes) <= WANTED]
+    return int(enough[0]) if len(enough) else None
+
+
+def _advice_for_groups(groups: pd.DataFrame, right: float, wrong: float, alike: float) -> str:
+    """One sentence; the shares are those of the groups without gradient."""
+    if right + wrong < 1 - MOSTLY:
+        return "Right and wrong completions got the same reward: no group size helps, mend it."
+    needed = helpful_group_size(groups["right"], groups["size"])
+    if needed is None and alike >= MOSTLY and right < SURE:
+        return "The completions of a group are one text: sample at a higher temperature."
+    if right >= MOSTLY:
+        return "Take harder prompts, or stop: these are solved."
+    if needed is not None and needed > groups["size"].max():
+        return f"Groups of {needed} would leave about {WANTED:.0%} at the pass rates seen."
+    if needed is not None:
+        return "Right answers vary enough: see whether the reward tells them from wrong ones."
+    return (
+        f"Not even groups of {LARGEST_GROUP} would help at the pass rates seen: begin with "
+        "easier prompts, or with a model that solves some."
+    )
+
+
+# Each sign: what was seen, or `None` ---------------------------------------------------------
+
+
+def _constant(
+    name: str, metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
+) -> str | None:
+    means = _values(metrics, f"rewards/{name}/mean")
+    spreads = _values(metrics, f"rewards/{name}/std")
+    values = _values(completions, f"reward/{name}")
+    seen = len(means) * _per_step(completions, settings)
+    if len(means) >= FEWEST and len(spreads) == len(means) and seen >= ENOUGH:
+        constant = max(np.ptp(means), spreads.max()) <= SPREAD
+        value = means[0]
+    elif len(values) >= ENOUGH:
+        constant, value, seen = np.ptp(values) <= SPREAD, values[0], len(values)
+    else:
+        return None
+    if not constant:
+        return None
+    return (
+        f"never fired in {seen} completions"
+        if abs(value) <= SPREAD
+        else f"was {value:.3g} for all {seen}"
+    )
+
+
+def _constant_in_groups(name: str, completions: pd.DataFrame) -> str | None:
+    part = f"reward/{name}"
+    if not {"step", "prompt", part} <= set(completions):
+        return None
+    values = pd.DataFrame({"group": _group_ids(completions), "value": _numbers(completions, part)})
+    values = values.dropna()
+    groups = values.groupby("group")["value"].agg(["size", "min", "max"])
+    groups = groups[groups["size"] > 1]
+    if groups["size"].sum() < ENOUGH or (groups["max"] - groups["min"]).max() > SPREAD:
+        return None
+    return f"was the same within each of {len(groups)} groups"
+
+
+def _new_length(metrics: pd.DataFrame, completions: pd.DataFrame) -> str | None:
+    lengths = _values(metrics, "completions/mean_length")
+    if len(lengths) < 2 * FEWEST:
+        return None
+    before, now = lengths[:FEWEST].mean(), lengths[-FEWEST:].mean()
+    if before <= 0 or 1 / LENGTH_FACTOR < now / before < LENGTH_FACTOR:
+        return None
+    said = f"the mean length went from {before:.0f} to {now:.0f} tokens"
+    first, last = _right_answers(completions)
+    if last - first >= GAIN:
+        return None
+    if np.isnan(last - first):
+        return said
+    return f"{said} while right answers went from {first:.0%} to {last:.0%}"
+
+
+def _one_text(completions: pd.DataFrame) -> str | None:
+    newest = _newest(completions)
+    if not {"completion", "answer"} <= set(newest) or len(newest) < ENOUGH:
+        return None
+    texts = _texts(newest, "completion").str.strip().value_counts(normalize=True)
+    answers = _texts(newest, "answer").value_counts(normalize=True)
+    share = texts.iloc[0]
+    if share < SAME_TEXT or share < SAME_FACTOR * answers.iloc[0]:
+        return None
+    text = texts.index[0]
+    shown = repr(text if len(text) <= 40 else text[:37] + "...")
+    return f"{share:.0%} of the newest {len(newest)} completions read {shown}"
+
+
+def _repeating(completions: pd.DataFrame) -> str | None:
+    newest = _newest(completions)
+    if "completion" not in newest or len(newest) < ENOUGH:
+        return None
+    repeated = _repetition(_column(newest, "completion")).mean()
+    if repeated < REPEATED:
+        return None
+    return f"{repeated:.0%} of the word trigrams in a completion occurred before in it"
+
+
+def _too_far(metrics: pd.DataFrame) -> str | None:
+    steps, evaluations = _values(metrics, "kl"), _values(metrics, "kl_from_base")
+    # k3 has a long upper tail: one token can lift one step's mean, hence the median of steps
+    if len(steps) >= FEWEST and np.median(steps[-FEWEST:]) >= KL_FAR:
+        now = np.median(steps[-FEWEST:])
+    elif len(evaluations) and evaluations[-1] >= KL_FAR:
+        now = evaluations[-1]
+    else:
+        return None
+    return f"The policy is {now:.1f} nats a token away from its base, far beyond learning."
+
+
+def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
+    beta = _number(settings.get("beta"))
+    steps, rewards = _values(metrics, "kl"), _values(metrics, "reward")
+    spreads = _values(metrics, "reward_std")
+    if not beta >= KL_STRONG or min(len(steps), len(rewards), len(spreads)) < 2 * WINDOW:
+        return None
+    before, now = np.median(steps[-2 * WINDOW : -WINDOW]), np.median(steps[-WINDOW:])
+    gained, spread = rewards[-WINDOW:].mean() - rewards[:WINDOW].mean(), spreads.mean()
+    if not 0 < now <= KL_STILL * before or abs(gained) >= REWARD_STILL * spread or spread <= SPREAD:
+        return None
+    return (
+        f"At beta {beta:g} the reward moved by {gained:+.3f}, {abs(gained) / spread:.2f} of its "
+        f"deviation, and the KL stays at {now:.2g} nats a token."
+    )
+
+
+def _drowned(completions: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
+    weights, part = _weights(settings), f"reward/{KL_PART}"
+    newest = _newest(completions)
+    if weights is None or not weights.get(KL_PART):
+        return None
+    if not {"step", "prompt", part, "reward"} <= set(newest):
+        return None
+    penalty = _numbers(newest, part) * weights[KL_PART]
+    table = pd.DataFrame({"penalty": penalty, "rest": _numbers(newest, "reward") - penalty})
+    groups = table.groupby(_group_ids(newest)).std().dropna()
+    groups = groups[groups.max(axis=1) > SPREAD]
+    share = (groups["penalty"] > groups["rest"]).mean() if len(groups) else 0.0
+    if len(newest) < ENOUGH or share < NO_GRADIENT:
+        return None
+    return (
+        f"In {share:.0%} of the {len(groups)} newest groups with a gradient the KL inside the "
+        "reward differs more than all other parts together."
+    )
+
+
+# Reading frames that may lack anything -------------------------------------------------------
+
+
+def _finding(detector: str, metrics, completions, message: str, advice: str) -> Finding:
+    steps = np.concatenate([_values(metrics, "step"), _values(completions, "step")])
+    message = message[:1].upper() + message[1:]
+    return Finding(detector, int(steps.max()) if len(steps) else 0, message, advice)
+
+
+def _numbers(frame: pd.DataFrame, column: str) -> pd.Series:
+    """A column as floats; what is no finite number is NaN."""
+    numbers = _column(frame, column)
+    plain = isinstance(numbers.dtype, np.dtype) and numbers.dtype.kind in "biuf"
+    numbers = (numbers if plain else numbers.map(_number)).astype(float)
+    return numbers.where(np.isfinite(numbers))
+
+
+def _column(frame: pd.DataFrame, column: str) -> pd.Series:
+    """A column; the first of that name, should there be several."""
+    return frame.loc[:, frame.columns == column].iloc[:, 0]
+
+
+def _texts(frame: pd.DataFrame, column: str) -> pd.Series:
+    return _column(frame, column).astype(str)
+
+
+def _values(frame: pd.DataFrame, column: str) -> np.ndarray:
+    """The finite numbers of a column, oldest first; none where there is no such column."""
+    return _numbers(frame, column).dropna().to_numpy() if column in frame else np.empty(0)
+
+
+def _window(metrics: pd.DataFrame, column: str) -> np.ndarray | None:
+    """The last `WINDOW` values of a metric, or `None` where there are not `FEWEST`."""
+    values = _values(metrics, column)[-WINDOW:]
+    return values if len(values) >= FEWEST else None
+
+
+def _newest(completions: pd.DataFrame) -> pd.DataFrame:
+    """The newest recorded steps, so many that they hold `ENOUGH` completions."""
+    return _steps(completions, newest=True)
+
+
+def _oldest(completions: pd.DataFrame) -> pd.DataFrame:
+    return _steps(completions, newest=False)
+
+
+def _right_answers(completions: pd.DataFrame) -> tuple[float, float]:
+    """The share of right answers among the oldest and the newest; NaN where it is unknown."""
+    ends = (_values(part, "correct") for part in (_oldest(completions), _newest(completions)))
+    first, last = (values.mean() if len(values) else np.nan for values in ends)
+    return first, last
+
+
+def _steps(completions: pd.DataFrame, newest: bool) -> pd.DataFrame:
+    if "step" not in completions:
+        return completions.iloc[:0]
+    steps = _numbers(completions, "step")
+    counts = steps.value_counts().sort_index(ascending=not newest).cumsum()
+    wanted = counts.index[: int((counts < ENOUGH).sum()) + 1]
+    return completions[steps.isin(wanted).to_numpy()].reset_index(drop=True)
+
+
+def _group_ids(completions: pd.DataFrame) -> np.ndarray:
+    """The group of each completion: those of one prompt at one step."""
+    keys = pd.DataFrame({name: _texts(completions, name) for name in ("step", "prompt")})
+    return keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
+
+
+def _groups(completions: pd.DataFrame) -> pd.DataFrame:
+    """For each group: `size`, `right`, `spread` of the reward, `alike` (one text)."""
+    if not {"step", "prompt", "completion", "correct", "reward"} <= set(completions):
+        return pd.DataFrame(columns=["size", "right", "spread", "alike"], dtype=float)
+    table = pd.DataFrame(
+        {
+            "correct": _numbers(completions, "correct") > 0,
+            "reward": _numbers(completions, "reward"),
+            "text": _texts(completions, "completion"),
+            "group": _group_ids(completions),
+        }
+    ).dropna()
+    groups = table.groupby("group")
+    reward = groups["reward"].agg(["size", "min", "max"])
+    result = pd.DataFrame(
+        {
+            "size": reward["size"],
+            "right": groups["correct"].sum().astype(int),
+            "spread": reward["max"] - reward["min"],
+            "alike": groups["text"].nunique() == 1,
+        }
+    )
+    return result[result["size"] > 1]
+
+
+def _parts(metrics: pd.DataFrame, completions: pd.DataFrame) -> list[str]:
+    """The names of the reward parts, as metrics and completions have them."""
+    names = [str(c)[len("rewards/") : -len("/mean")] for c in metrics if _is_part(str(c))]
+    names += [str(c).removeprefix("reward/") for c in completions if str(c).startswith("reward/")]
+    return list(dict.fromkeys(names))
+
+
+def _is_part(column: str) -> bool:
+    return column.startswith("rewards/") and column.endswith("/mean")
+
+
+def _weights(settings: Mapping[str, Any]) -> dict[str, float] | None:
+    names = settings.get("reward_funcs")
+    if not isinstance(names, list):
+        return None
+    weights = settings.get("reward_weights") or [1.0] * len(names)
+    return dict(zip(names, map(_number, weights), strict=True))
+
+
+def _per_step(completions: pd.DataFrame, settings: Mapping[str, Any]) -> int:
+    """Completions of a step; 0 where neither a recorded step nor the settings tell."""
+    steps = _numbers(completions, "step").dropna() if "step" in completions else []
+    if len(steps):
+        return int(steps.value_counts().iloc[0])
+    batch = settings.get("per_device_train_batch_size", 0)
+    batches = settings.get("gradient_accumulation_steps", 1)
+    return batch * batches if isinstance(batch, int) and isinstance(batches, int) else 0
+
+
+def _repetition(completions: pd.Series) -> np.ndarray:
+    """The share of repeated word trigrams in each completion."""
+    return -np.array(_PENALTY([str(text) for text in completions]) or [0.0])
+
+
+def _number(value: Any) -> float:
+    """`value` as a float, also from text like `1e-3`; what is no number is NaN."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+_PENALTY: Callable[..., list[float]] = repetition_penalty(3, -1.0)

@@ -1,0 +1,114 @@
+"""The supervised controls: what the same samples buy without reinforcement learning.
+
+*Supervised fine-tuning* shows the model what the oracle would have written; *rejection sampling*
+lets the base write, keeps what the verifier accepts, and trains on that. Both get as many
+completions as GRPO, the same adapter, optimiser and schedule, so that what is left between them
+is the objective. The loop is transformers' own `Trainer`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainerCallback
+
+from casebook.case import CasebookError, load_case
+from casebook.evaluation import BATCH, generate
+
+IGNORED = -100  # the label that transformers' loss leaves out
+
+
+def taught(case: str, rows: Dataset, variant: str) -> list[dict[str, Any]]:
+    """For each row, the completion the oracle would write: `prompt`, `completion`, `ends`."""
+    reference = load_case(case).reference
+    return [
+        {"prompt": row["prompt"], "completion": reference(row, variant), "ends": True}
+        for row in rows
+    ]
+
+
+def accepted(
+    model: Any, tokenizer: Any, case: str, rows: Sequence[Mapping[str, Any]], settings: Mapping
+) -> list[dict[str, Any]]:
+    """What the model itself writes well formed and right: `prompt`, `completion`, `ends`.
+
+    Samples as GRPO would: `num_generations` completions for each row.
+
+    Raises:
+        CasebookError: nothing was accepted.
+    """
+    grade = load_case(case).grade
+    jobs = [row for row in rows for _ in range(settings["num_generations"])]
+    kept = []
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(jobs), BATCH):
+        batch = jobs[start : start + BATCH]
+        written = generate(
+            model,
+            tokenizer,
+            [row["prompt"] for row in batch],
+            settings["max_completion_length"],
+            settings["temperature"],
+            settings["top_p"],
+            settings["top_k"],
+        )
+        for row, sample in zip(batch, written, strict=True):
+            graded = grade(sample["completion"], row["answer"], variant=settings["variant"])
+            if graded.strict and not sample["truncated"]:
+                text = sample["completion"]
+                kept.append({"prompt": row["prompt"], "completion": text, "ends": True})
+    model.train(was_training)
+    if not kept:
+        raise CasebookError(f"none of {len(jobs)} samples was accepted: nothing to train on")
+    return kept
+
+
+def trainer(
+    model: Any,
+    tokenizer: Any,
+    texts: list[dict[str, Any]],
+    args: Any,
+    callbacks: list[TrainerCallback],
+    max_length: int,
+) -> Trainer:
+    """A `Trainer` of the next token on completions, with the arguments of a GRPO training.
+
+    Args:
+        texts: as from `taught` or `accepted`.
+        args: a `TrainingArguments`; its batch size counts completions, as in GRPO.
+        max_length: tokens of prompt and completion; what is longer is cut.
+    """
+    return Trainer(
+        model=model,
+        args=args,
+        train_dataset=Dataset.from_list(texts),
+        data_collator=lambda rows: collate(tokenizer, rows, max_length),
+        callbacks=callbacks,
+    )
+
+
+def collate(
+    tokenizer: Any, rows: Sequence[Mapping[str, Any]], max_length: int
+) -> dict[str, torch.Tensor]:
+    """Rows -> right-padded `input_ids`, `attention_mask`, `labels`, each `(batch, length)`.
+
+    Only completions are learned: the prompt's cards are random, nothing there can be predicted.
+    """
+    sequences = []
+    for row in rows:
+        prompt = tokenizer(row["prompt"]).input_ids
+        completion = tokenizer(row["completion"]).input_ids
+        completion += [tokenizer.eos_token_id] * row["ends"]
+        sequences.append(((prompt + completion)[:max_length], len(prompt)))
+    length = max(len(ids) for ids, _ in sequences)
+    shape = (len(rows), length)
+    input_ids = torch.full(shape, tokenizer.pad_token_id)
+    labels = torch.full(shape, IGNORED)
+    mask = torch.zeros(shape, dtype=torch.long)
+    for i, (ids, prompt_length) in enumerate(sequences):
+        input_ids[i, : len(ids)] = torch.tensor(ids)
+        labels[i, prompt_length : len(ids)] = torch.tensor(ids[prompt_length:])
+        mask[i, : len(ids)] = 1
+    return {"input_ids": input_ids, "attention_mask": mask, "labels": labels}
