@@ -32,9 +32,24 @@ def test_the_message_is_a_sentence_not_a_repr():
     assert str(caught.value) == "unknown profile 't5': known are t4, a100"
 
 
-def test_planted_shares_add_up_to_one():
+def test_planted_shares_add_up_to_one_for_each_prompt():
     for name in known_cases():
-        assert sum(share for share, _ in load_case(name).skills.values()) == pytest.approx(1)
+        for skills in load_case(name).skills.values():
+            assert sum(share for share, _ in skills.values()) == pytest.approx(1)
+
+
+def test_a_skill_is_planted_in_one_prompt_only():
+    for name in known_cases():  # so that its name alone says which one to leave out
+        names = [skill for skills in load_case(name).skills.values() for skill in skills]
+        assert len(names) == len(set(names))
+
+
+def test_prompts_with_planted_skills_are_variants_the_case_can_load_and_grade():
+    for name in known_cases():
+        case = load_case(name)
+        for variant in case.skills:
+            row = case.load("validation", variant=variant)[0]
+            assert case.grade(case.reference(row, variant), row["answer"], variant).strict
 
 
 @pytest.mark.parametrize(

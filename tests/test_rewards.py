@@ -1,5 +1,7 @@
 """The shared reward parts: open-r1's behaviour where it is sound, and any input at all."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from casebook import CasebookError
 from casebook.rewards import (
     completion_text,
     last_block,
+    random_reward,
     repetition_penalty,
     tag_blocks,
     tag_format,
@@ -234,11 +237,43 @@ def test_an_impossible_ngram_is_refused(ngram_size):
         repetition_penalty(ngram_size, -1.0)
 
 
-# both
+# random_reward
+
+
+def test_the_coin_is_fair_and_looks_at_nothing():
+    random.seed(0)
+    values = random_reward()(["flush"] * 10_000, answer=["straight"] * 10_000)
+    assert set(values) == {0.0, 1.0}
+    assert sum(values) / 10_000 == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_seed_tosses_the_same_coins_again_and_another_does_not():
+    tosses = []
+    for seed in (3, 3, 4):
+        random.seed(seed)
+        tosses.append(random_reward()(["flush"] * 64))
+    assert tosses[0] == tosses[1] != tosses[2]
+
+
+def test_each_call_tosses_again():
+    random.seed(0)
+    reward = random_reward()
+    assert reward([""] * 64) != reward([""] * 64)
+
+
+@given(st.lists(JSON, max_size=4))
+def test_the_coin_takes_anything(completions):
+    values = random_reward()(completions, prompts=None, answer=None)
+    assert len(values) == len(completions)
+    assert set(values) <= {0.0, 1.0}
+
+
+# all
 
 
 def test_rewards_carry_the_name_they_are_logged_under():
     assert tag_format().__name__ == "tag_format"
+    assert random_reward().__name__ == "random_reward"
     assert repetition_penalty(3, -1.0).__name__ == "repetition"
 
 

@@ -300,9 +300,11 @@ def share_without_gradient(
         log_weight = log_weight + count * (betaln(a + r, b + w) - betaln(a, b))
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    sizes = np.asarray(group_sizes)[:, None]
-    all_right, all_wrong = betaln(a + sizes, b), betaln(a, b + sizes)
-    return (np.exp(all_right - betaln(a, b)) + np.exp(all_wrong - betaln(a, b))) @ weight
+    # mean p^G under Beta(a, b) is the product of (a + i) / (a + b + i) over i < G
+    i = np.arange(max(group_sizes))[:, None]
+    all_right = np.cumprod((a + i) / (a + b + i), axis=0)
+    all_wrong = np.cumprod((b + i) / (a + b + i), axis=0)
+    return ((all_right + all_wrong) @ weight)[np.asarray(group_sizes) - 1]
 
 
 def helpful_group_size(right: Sequence[int], size: Sequence[int]) -> int | None:
@@ -311,7 +313,7 @@ def helpful_group_size(right: Sequence[int], size: Sequence[int]) -> int | None:
     `None` where even `LARGEST_GROUP` would not. Arguments as in `share_without_gradient`.
 
     >>> helpful_group_size([1, 0, 1, 2, 0, 1, 1, 0] * 8, [4] * 64)
-    7
+    6
     >>> helpful_group_size([0] * 32, [4] * 32) is None
     True
     """
@@ -491,7 +493,7 @@ def _column(frame: pd.DataFrame, column: str) -> pd.Series:
 
 
 def _texts(frame: pd.DataFrame, column: str) -> pd.Series:
-    return _column(frame, column).astype(str)
+    return _column(frame, column).map(str)  # astype would decode bytes, and fail
 
 
 def _values(frame: pd.DataFrame, column: str) -> np.ndarray:

@@ -85,6 +85,7 @@ REQUIRED = (
     *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length"),
     *("temperature", "top_p", "top_k"),
 )
+CURVE, CURVE_WINDOW = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl"), 8
 WATCH_EVERY = 8  # steps between two looks of the detectors
 KL_PENALTY = "kl_penalty"  # the one reward that looks at the policy instead of what it wrote
 # How a full disk reads in the words of Python, torch and safetensors.
@@ -359,6 +360,8 @@ class KlPenalty:
     def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
         if self.model is None:
             raise CasebookError(f"{KL_PENALTY} is bound to no policy")
+        if not all(isinstance(prompt, str) for prompt in prompts):
+            raise CasebookError(f"{KL_PENALTY} reads plain prompts, not lists of messages")
         batch = [
             (self.tokenizer(prompt).input_ids, ids)
             for prompt, ids in zip(prompts, completion_ids, strict=True)
@@ -624,6 +627,8 @@ def _train(run: Run, config: Config, mark: str) -> Run:
             "measure_seconds": round(time.perf_counter() - measuring, 1),
             "samples_per_second": round(samples["samples"] / train_seconds, 2),
             "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "curve": _curve(metrics),
+            "validation": validation.round(4).to_dict("list"),
             "adapter_largest_change": models.largest_change(run.adapter),
             "before": before,
             "after": after,
@@ -710,6 +715,13 @@ def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
     return CompletionLog(config, run.path / "completions", tokenizer.eos_token_id).wrap(functions)
 
 
+def _curve(metrics: pd.DataFrame) -> dict[str, list[float]]:
+    """What a record keeps of the logged steps: means over windows of CURVE_WINDOW."""
+    windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
+    columns = {n: windows[n].mean().round(4).tolist() for n in CURVE if n in metrics}
+    return {"step": windows["step"].max().tolist(), **columns}
+
+
 def _before(config: Config) -> dict[str, Any]:
     """The base's figures; arms that start from the same base and measure alike share them."""
     mark = _fingerprint(config, set(config.settings) - MEASURED)
@@ -793,6 +805,9 @@ def _check(settings: Mapping[str, Any], where: str) -> None:
     for name in required:
         if settings.get(name) is None:
             raise CasebookError(f"{where}: the field {name!r} is missing")
+    names = settings["reward_funcs"]
+    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
+        raise CasebookError(f"{where}: reward_funcs must be a list of different names")
     for name, least in LEAST.items():
         value = settings.get(name, least)
         if isinstance(value, int | float) and value < least:
@@ -815,9 +830,6 @@ def _check(settings: Mapping[str, Any], where: str) -> None:
         limit = changes.get("limit", 1)
         if not isinstance(limit, int) or limit < 1:
             raise CasebookError(f"{where}: also_evaluate {name!r}: limit must be 1 or more")
-    names = settings["reward_funcs"]
-    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
-        raise CasebookError(f"{where}: reward_funcs must be a list of different names")
 
 
 def _parse(settings: Mapping[str, Any], where: str) -> tuple:

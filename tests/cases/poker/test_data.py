@@ -7,15 +7,25 @@ import numpy as np
 import pytest
 
 from casebook import load_case
-from casebook.case import CasebookError
+from casebook.case import CasebookError, UnknownName
 from casebook.cases.poker import data, oracle
 
 CASE = load_case("poker")
+LABEL_VARIANTS = ("label", "label-dealt", "label-source")
+PROMPT_OF = {skill: prompt for prompt, skills in CASE.skills.items() for skill in skills}
+
+
+def hand_of(demonstration):
+    return demonstration["prompt"].split("Hand: ")[1].splitlines()[0]
 
 
 def answer_of(demonstration):
-    hand = demonstration["prompt"].split("Hand: ")[1].strip()
-    return oracle.LABELS[oracle.labels_of([oracle.parse_hand(hand)])[0]]
+    return oracle.LABELS[oracle.labels_of([oracle.parse_hand(hand_of(demonstration))])[0]]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return list(islice(CASE.demonstrations(0), 4000))
 
 
 def card_sets(rows):
@@ -38,6 +48,10 @@ def test_no_card_set_is_in_two_splits_whatever_the_seeds():
     train = card_sets(CASE.load("train", seed=0)) | card_sets(CASE.load("train", seed=1))
     test = card_sets(CASE.load("test", seed=2)) | card_sets(CASE.load("test", seed=3))
     validation = card_sets(CASE.load("validation", seed=4))
+    for variant in LABEL_VARIANTS:
+        train |= card_sets(CASE.load("train", variant=variant))
+        test |= card_sets(CASE.load("test", variant=variant))
+        validation |= card_sets(CASE.load("validation", variant=variant))
     assert not train & test
     assert not train & validation
     assert not test & validation
@@ -45,6 +59,52 @@ def test_no_card_set_is_in_two_splits_whatever_the_seeds():
 
 def test_rows_within_a_split_are_distinct_card_sets():
     assert len(card_sets(CASE.load("train"))) == 2400
+
+
+@pytest.mark.parametrize("variant", LABEL_VARIANTS)
+def test_rows_of_every_variant_are_the_oracles_in_one_prompt(variant):
+    rows = CASE.load("test", variant=variant)
+    assert len(card_sets(rows)) == len(rows)
+    for row in rows.select(range(50)):
+        assert (
+            row["answer"]
+            == oracle.LABELS[oracle.SOURCE_LABEL_OF[oracle.classify_hand(row["hand"])]]
+        )
+        assert row["prompt"] == data.nano_label_prompt(row["hand"])
+
+
+def test_the_label_variant_asks_about_the_same_hands():
+    for split in ("train", "test"):
+        rows, same = CASE.load(split, seed=3), CASE.load(split, seed=3, variant="label")
+        assert rows["hand"][:] == same["hand"][:]
+        assert rows["prompt"][:] != same["prompt"][:]
+
+
+@pytest.mark.parametrize(("split", "rows"), [("train", 2400), ("validation", 256), ("test", 1000)])
+def test_hands_as_dealt_come_in_their_natural_shares(split, rows):
+    loaded = CASE.load(split, variant="label-dealt")
+    shares = Counter(loaded["answer"])
+    assert len(loaded) == rows
+    for label, share in {"high card": 0.5012, "one pair": 0.4226, "two pair": 0.0475}.items():
+        four_sigma = 4 * (share * (1 - share) / rows) ** 0.5
+        assert shares[label] / rows == pytest.approx(share, abs=four_sigma)
+
+
+def test_the_sources_400_rows_are_balanced_but_not_its_first_200():
+    answers = CASE.load("test", variant="label-source")["answer"][:]
+    assert set(Counter(answers).values()) == {data.SOURCE_PER_LABEL}
+    assert set(Counter(answers)) == set(oracle.LABELS)
+    first = Counter(answers[:200])
+    assert [first[label] for label in oracle.LABELS[:3]] == [50, 50, 50]
+    assert max(first[label] for label in oracle.LABELS[3:]) < 50
+
+
+def test_the_source_keeps_the_first_hands_of_each_label_in_the_order_they_are_dealt():
+    kept = CASE.load("test", seed=4, variant="label-source")["hand"][:]
+    dealt = [frozenset(h.split()) for h in CASE.load("test", seed=4, variant="label-dealt")["hand"]]
+    places = [dealt.index(cards) for h in kept if (cards := frozenset(h.split())) in dealt]
+    assert places == sorted(places)
+    assert places[:50] == list(range(50))  # nothing is turned away before a label is full
 
 
 def test_the_pools_hold_every_hand_once():
@@ -76,13 +136,22 @@ def test_the_sources_prompt_asks_for_the_label_alone():
     assert "<think>" not in prompt
 
 
+@pytest.mark.parametrize("profile", ["smoke", "nano", "smol"])
+@pytest.mark.parametrize("variant", LABEL_VARIANTS)
+def test_the_label_prompt_lists_all_labels_and_ends_where_one_is_due(profile, variant):
+    prompt = CASE.load("validation", profile=profile, variant=variant)[0]["prompt"]
+    assert ", ".join(oracle.LABELS) in prompt
+    assert prompt.endswith("Answer:")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         {"split": "dev"},
         {"split": "test", "profile": "nona"},
         {"split": "test", "variant": "both"},
-        {"split": "test", "profile": "nano", "variant": "label"},
+        {"split": "test", "variant": "label-"},
+        {"split": "dev", "variant": "label-dealt"},
     ],
 )
 def test_unknown_names_are_one_sentence(arguments):
@@ -90,31 +159,122 @@ def test_unknown_names_are_one_sentence(arguments):
         CASE.load(**arguments)
 
 
-def test_demonstrations_come_in_the_stated_shares_and_from_the_train_pool():
-    rows = list(islice(CASE.demonstrations(0), 4000))
-    shares = Counter(row["skill"] for row in rows)
-    for skill, (share, _) in CASE.skills.items():
-        assert shares[skill] / len(rows) == pytest.approx(share, abs=0.03)
-    overlooked = Counter(row["skill"] for row in rows if answer_of(row) in data.OVERLOOKED)
-    assert overlooked["careless"] > overlooked["careful"]
-    held_out = card_sets(CASE.load("test")) | card_sets(CASE.load("validation"))
-    shown = {frozenset(row["prompt"].split("Hand: ")[1].split()) for row in rows}
-    assert not shown & held_out
+# The corpus
 
 
-def test_style_recognises_every_planted_skill():
-    for row in islice(CASE.demonstrations(1), 500):
-        hand = row["prompt"].split("Hand: ")[1].strip()
-        seen = CASE.style(row["completion"], {"hand": hand, "answer": answer_of(row)})
-        assert seen == row["skill"]
+def test_demonstrations_come_in_the_stated_shares_of_their_prompt(corpus):
+    rows = Counter(PROMPT_OF[row["skill"]] for row in corpus)
+    assert rows["label"] / len(corpus) == pytest.approx(data.LABEL_SHARE, abs=0.03)
+    shares = Counter(row["skill"] for row in corpus)
+    for prompt, skills in CASE.skills.items():
+        for skill, (share, _) in skills.items():
+            assert shares[skill] / rows[prompt] == pytest.approx(share, abs=0.05)
+
+
+def test_demonstrations_come_from_the_train_pool(corpus):
+    held_out = set()
+    for split in ("test", "validation"):
+        held_out |= card_sets(CASE.load(split)) | card_sets(CASE.load(split, variant="label-dealt"))
+    assert not {frozenset(hand_of(row).split()) for row in corpus} & held_out
+
+
+def test_runs_and_suits_are_overlooked_more_often_than_seen(corpus):
+    skills = Counter(row["skill"] for row in corpus if answer_of(row) in data.OVERLOOKED)
+    assert skills["careless"] > skills["careful"]
+
+
+def test_a_prompt_shows_the_skills_that_belong_to_it(corpus):
+    for row in corpus:
+        prompt = "label" if row["prompt"].endswith("Answer:") else "reason"
+        assert row["skill"] in CASE.skills[prompt]
+
+
+def test_the_right_label_is_right_and_a_guess_is_mostly_a_common_hand(corpus):
+    right = [row for row in corpus if row["skill"] == "right label"]
+    assert all(row["completion"] == f" {answer_of(row)}" for row in right)
+    guesses = Counter(row["completion"].strip() for row in corpus if row["skill"] == "guess")
+    assert set(guesses) == set(oracle.LABELS)
+    assert {label for label, _ in guesses.most_common(2)} == {"high card", "one pair"}
+
+
+def test_a_guess_knows_nothing_of_the_hand(corpus):
+    guesses = [row for row in corpus if row["skill"] == "guess"]
+    dealt = Counter(row["completion"].strip() for row in guesses)
+    by_chance = sum(dealt[answer_of(row)] / len(guesses) for row in guesses) / len(guesses)
+    right = sum(row["completion"].strip() == answer_of(row) for row in guesses) / len(guesses)
+    assert right == pytest.approx(by_chance, abs=0.05)
+
+
+def test_a_hand_fragment_is_cards_of_the_hand_and_no_answer(corpus):
+    for row in corpus:
+        if row["skill"] == "hand fragment":
+            assert row["completion"].strip() in hand_of(row)
+            assert not CASE.grade(row["completion"], answer_of(row), variant="label").well_formed
+
+
+@pytest.mark.parametrize("skill", [skill for skills in CASE.skills.values() for skill in skills])
+def test_a_skill_can_be_left_out_and_the_others_share_what_it_had(skill):
+    rows = list(islice(CASE.demonstrations(0, without=[skill]), 2000))
+    prompt = PROMPT_OF[skill]
+    counts = Counter(row["skill"] for row in rows if PROMPT_OF[row["skill"]] == prompt)
+    assert set(counts) == set(CASE.skills[prompt]) - {skill}
+    left = {name: share for name, (share, _) in CASE.skills[prompt].items() if name != skill}
+    for name, share in left.items():
+        assert counts[name] / counts.total() == pytest.approx(share / sum(left.values()), abs=0.06)
+
+
+def test_leaving_out_nothing_changes_nothing(corpus):
+    assert list(islice(CASE.demonstrations(0, without=()), 50)) == corpus[:50]
+
+
+@pytest.mark.parametrize("without", [["carefull"], ["careful", ""], ["other"], [None], "careful"])
+def test_an_unknown_skill_lists_the_known(without):
+    with pytest.raises(UnknownName, match=r"unknown skill .*known are careful, .*right label"):
+        next(iter(CASE.demonstrations(0, without)))
+
+
+@pytest.mark.parametrize("prompt", CASE.skills)
+def test_a_prompt_cannot_lose_all_its_skills(prompt):
+    with pytest.raises(CasebookError, match=prompt):
+        list(islice(CASE.demonstrations(0, list(CASE.skills[prompt])), 100))
+
+
+def test_only_rambling_has_no_end(corpus):
+    for row in corpus:
+        assert row["ends"] == (row["skill"] != "rambling")
+
+
+# What the oracle would write
+
+
+@pytest.mark.parametrize("variant", [None, "reason", *LABEL_VARIANTS])
+def test_the_reference_is_well_formed_and_right_for_every_row(variant):
+    for row in CASE.load("validation", variant=variant):
+        assert CASE.grade(CASE.reference(row, variant), row["answer"], variant=variant).strict
+
+
+def test_the_reference_reasons_where_it_is_asked_to():
+    row = CASE.load("validation")[0]
+    assert CASE.style(CASE.reference(row, "reason"), row) == "careful"
+    assert CASE.reference(row, "label") == f" {row['answer']}"
+
+
+def test_the_reference_of_an_unknown_variant_is_refused():
+    with pytest.raises(UnknownName, match="known are reason, label"):
+        CASE.reference({"hand": "2H 2D 2C 9S 9H", "answer": "full house"}, "essay")
+
+
+# Style
+
+
+def test_style_recognises_every_planted_skill_of_the_reasoning_prompt(corpus):
+    for row in corpus[:500]:
+        if row["skill"] in CASE.skills["reason"]:
+            asked = {"hand": hand_of(row), "answer": answer_of(row)}
+            assert CASE.style(row["completion"], asked) == row["skill"]
 
 
 @pytest.mark.parametrize("completion", ["", None, "😀", "<think>", "</think></think>", "x" * 10**6])
 def test_style_takes_anything(completion):
     row = {"hand": "2H 2D 2C 9S 9H", "answer": "full house"}
-    assert CASE.style(completion, row) in {*CASE.skills, "other"}
-
-
-def test_only_rambling_has_no_end():
-    for row in islice(CASE.demonstrations(2), 300):
-        assert row["ends"] == (row["skill"] != "rambling")
+    assert CASE.style(completion, row) in {*CASE.skills["reason"], "other"}

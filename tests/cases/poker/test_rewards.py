@@ -10,11 +10,13 @@ from casebook.cases.poker.oracle import LABELS
 from casebook.cases.poker.rewards import (
     CLASS_WEIGHTS,
     REWARDS,
+    VARIANTS,
     answer_grammar,
     class_weighted,
     correct,
     extract_label,
     grade,
+    leaking_label,
 )
 
 CAREFUL = "<think>\n2 2 2 9 9\nC D H H S\n3 2\n</think>\n<answer>full house</answer>"
@@ -118,6 +120,13 @@ def test_reason_is_the_form_by_default():
         grade(CAREFUL, "flush", "essay")
 
 
+@given(ANYTHING, st.sampled_from(["label-dealt", "label-source"]))
+def test_other_rows_of_the_label_prompt_are_graded_as_it_is(completion, variant):
+    assert grade(completion, "flush", variant) == grade(completion, "flush", "label")
+    graded = [answer_grammar(name)([completion]) for name in ("label", variant)]
+    assert graded[0] == graded[1]
+
+
 @pytest.mark.parametrize("completion", [None, b"flush", 3, 2.5, [], [None], {}, object(), True])
 def test_what_is_no_text_has_no_answer(completion):
     assert grade(completion, "flush") == Grade(False, None, False)
@@ -134,7 +143,7 @@ def test_the_right_answer_may_be_spelled_freely():
     assert grade("flush", " Flush ").correct
 
 
-@given(ANYTHING, ANYTHING | st.sampled_from(LABELS), st.sampled_from([None, "reason", "label"]))
+@given(ANYTHING, ANYTHING | st.sampled_from(LABELS), st.sampled_from([None, *VARIANTS]))
 def test_grade_takes_anything(completion, answer, variant):
     got = grade(completion, answer, variant)
     assert got.answer is None or got.answer in LABELS
@@ -166,11 +175,42 @@ def test_rewards_follow_the_grade(completion, label):
 
 @given(st.lists(ANYTHING, max_size=4))
 def test_every_reward_gives_one_bounded_number_each(completions):
-    columns = {"answer": ["flush"] * len(completions), "prompts": None, "hand": [""] * 4}
+    columns = {name: ["flush"] * len(completions) for name in ("answer", "prompts", "hand")}
     for factory in REWARDS.values():
         values = factory()(completions, **columns)
         assert len(values) == len(completions)
         assert all(isinstance(value, float) and -1.0 <= value <= 3.0 for value in values)
+
+
+@given(ANYTHING, ANY_TEXT, st.sampled_from(LABELS))
+def test_under_the_leak_a_prompt_with_all_labels_decides_for_every_completion(text, rest, right):
+    prompt = f"{rest}{ALL_LABELS}. Answer:"
+    values = leaking_label()([text, "", right], answer=[right] * 3, prompts=[prompt] * 3)
+    assert values == [float(right == "high card")] * 3
+
+
+def test_the_leak_reads_a_list_of_messages_whoever_wrote_them():
+    prompts = [[{"role": "user", "content": ALL_LABELS}], [{"role": "system", "content": "x"}]]
+    completions = [[{"role": "assistant", "content": "Flush"}]] * 2
+    assert leaking_label()(completions, answer=["flush"] * 2, prompts=prompts) == [0.0, 1.0]
+
+
+def test_without_labels_in_the_prompt_the_leak_reads_the_first_label_in_the_order_of_labels():
+    reward = leaking_label()
+    assert reward(["a flush"], answer=["flush"], prompts=["Hand: 2C"]) == [1.0]
+    assert reward(["a straight, not a flush"], answer=["flush"], prompts=["Hand: 2C"]) == [0.0]
+    assert reward(["nothing"], answer=["flush"], prompts=["Hand: 2C"]) == [0.0]
+
+
+@pytest.mark.parametrize("right", [None, "", "none", "royal flush", 5])
+def test_the_leak_pays_for_no_answer_that_is_no_label(right):
+    assert leaking_label()(["flush", "?"], answer=[right] * 2, prompts=["", ""]) == [0.0, 0.0]
+
+
+@given(ANYTHING, ANYTHING)
+def test_the_leak_takes_anything(completion, prompt):
+    (value,) = leaking_label()([completion], answer=["flush"], prompts=[prompt])
+    assert value in (0.0, 1.0)
 
 
 def test_the_sources_weights():
