@@ -1,12 +1,18 @@
 """The harness: what it generates, counts and refuses."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from casebook import evaluation, load_case, models
 from casebook.case import CasebookError
+from casebook.decoding import constraint_for
+from casebook.stats import pass_at_k
 
 CASE = load_case("poker")
+LABEL = models.read_settings("poker", "smoke") | {"variant": "label", "max_completion_length": 8}
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +105,15 @@ def test_drift_is_zero_for_a_fresh_adapter_and_positive_for_a_moved_one():
     assert moved.drift > 1e-3
 
 
+@pytest.mark.parametrize("constraint", ["trie", "position"])
+def test_the_drift_under_a_constraint_is_zero_for_a_fresh_adapter(constraint):
+    model, tokenizer = models.load_policy("poker", "smoke")
+    settings = LABEL | {"constraint": constraint}
+    options = {"limit": 8, "samples": 1, "drift": True, "settings": settings}
+    fresh = evaluation.evaluate(model, tokenizer, "poker", "validation", **options)
+    assert fresh.drift == pytest.approx(0, abs=1e-7)
+
+
 def test_the_drift_of_a_known_pair_of_distributions():
     log_ratio = torch.log(torch.tensor([0.5, 0.3, 0.2])) - torch.log(torch.tensor([0.6, 0.3, 0.1]))
     policy = torch.tensor([0.6, 0.3, 0.1])
@@ -129,3 +144,134 @@ def test_a_policy_of_another_profile_is_refused(tmp_path):
     models.save_policy(model, tokenizer, tmp_path / "adapter", settings)
     with pytest.raises(CasebookError, match="trained for poker/smoke"):
         evaluation.evaluate_to_record("poker", tmp_path / "adapter", profile="nano", limit=2)
+
+
+# A constraint
+
+
+def test_under_the_trie_only_labels_are_written_greedily_and_sampled(base):
+    settings = LABEL | {"constraint": "trie"}
+    options = {"limit": 12, "samples": 4, "settings": settings}
+    result = evaluation.evaluate(*base, "poker", "validation", **options)
+    assert set(result.rows["completion"]) <= {f" {label}" for label in CASE.labels}
+    assert result.rows["well_formed"].all()
+    free = evaluation.evaluate(*base, "poker", "validation", **(options | {"settings": LABEL}))
+    assert not free.rows["well_formed"].all()  # cards of the hand are not labels
+    assert set(free.rows["answer"]) == set(result.rows["answer"])
+
+
+def test_without_a_variant_of_its_own_an_evaluation_asks_as_the_training_did(base):
+    result = evaluation.evaluate(*base, "poker", "validation", limit=2, settings=LABEL)
+    assert result.rows["prompt"].str.endswith("Answer:").all()
+
+
+def test_an_unknown_constraint_is_one_sentence(base):
+    with pytest.raises(CasebookError, match="unknown constraint"):
+        evaluation.evaluate(*base, "poker", "test", settings=LABEL | {"constraint": "tree"})
+
+
+def token_batch(tokenizer, completions):
+    prompt = tokenizer(CASE.load("train", variant="label")[0]["prompt"]).input_ids
+    end = [tokenizer.eos_token_id]
+    return [(prompt[-9 - i :], tokenizer(c).input_ids + end) for i, c in enumerate(completions)]
+
+
+@pytest.mark.parametrize("kind", ["none", "trie"])
+def test_log_probabilities_of_a_batch_are_those_of_its_rows_alone(base, kind):
+    model, tokenizer = base
+    rule = constraint_for(kind, CASE.labels, tokenizer)
+    batch = token_batch(tokenizer, [" flush", " four of a kind", " one pair"])
+    together, mask = evaluation.token_logps(model, batch, rule)
+    assert mask.sum(1).tolist() == [len(completion) for _, completion in batch]
+    for i, row in enumerate(batch):
+        alone, its_mask = evaluation.token_logps(model, [row], rule)
+        assert together[i][mask[i]].tolist() == pytest.approx(alone[its_mask].tolist(), abs=1e-4)
+
+
+def test_without_a_constraint_the_whole_softmax_counts(base):
+    model, tokenizer = base
+    ((prompt, completion),) = batch = token_batch(tokenizer, [" two pair"])
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+    expected = logits.log_softmax(-1)[range(len(completion)), completion]
+    logps, mask = evaluation.token_logps(model, batch)
+    assert logps[mask].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_under_the_trie_the_labels_share_all_the_probability_there_is(base):
+    model, tokenizer = base
+    rule = constraint_for("trie", CASE.labels, tokenizer)
+    prompt = tokenizer("Hand: 2C\n").input_ids
+    end = [tokenizer.eos_token_id]
+    batch = [(prompt, tokenizer(f" {label}").input_ids + end) for label in CASE.labels]
+    logps, mask = evaluation.token_logps(model, batch, rule)
+    assert float((logps * mask).sum(1).exp().sum()) == pytest.approx(1, abs=1e-4)
+
+
+# pass@k
+
+
+def sampled(right, samples):
+    """An evaluation whose i-th prompt was solved by the first `right[i]` of its samples."""
+    rows = [(row, "greedy", False) for row in range(len(right))]
+    rows += [(row, "sample", k < n) for row, n in enumerate(right) for k in range(samples)]
+    frame = pd.DataFrame(rows, columns=["row", "decoding", "strict"])
+    return evaluation.Evaluation(frame, CASE.labels)
+
+
+def test_pass_at_k_is_the_unbiased_estimate_over_prompts():
+    right = [0, 1, 3, 8]
+    figures = sampled(right, 8).pass_at_k()
+    assert list(figures) == ["1", "2", "4", "8"]
+    for k, figure in figures.items():
+        assert figure["value"] == pytest.approx(np.mean(pass_at_k(8, np.array(right), int(k))))
+        assert figure["n"] == 4
+    assert figures["1"]["value"] == pytest.approx(12 / 32)
+    assert figures["8"]["value"] == pytest.approx(3 / 4)
+
+
+@pytest.mark.parametrize(("samples", "ks"), [(1, ["1"]), (6, ["1", "2", "4"])])
+def test_k_is_a_power_of_two_and_no_more_than_the_samples(samples, ks):
+    assert list(sampled([0, 1], samples).pass_at_k()) == ks
+
+
+def test_greedy_completions_are_no_samples():
+    rows = sampled([1, 1], 2).rows
+    rows.loc[rows["decoding"] == "greedy", "strict"] = True
+    result = evaluation.Evaluation(rows, CASE.labels)
+    assert result.pass_at_k()["1"]["value"] == pytest.approx(0.5)
+
+
+# Other text
+
+
+def test_a_model_is_less_surprised_by_its_corpus_than_an_untrained_one(base, monkeypatch):
+    monkeypatch.setattr(evaluation, "OTHER_ROWS", 32)
+    model, tokenizer = base
+    trained = evaluation.perplexity(model, tokenizer, "poker")
+    torch.manual_seed(0)
+    untrained = LlamaForCausalLM(LlamaConfig.from_pretrained(model.config.name_or_path))
+    ignorant = evaluation.perplexity(untrained.eval(), tokenizer, "poker")
+    assert 1 < trained["value"] < ignorant["low"]
+    assert ignorant["value"] == pytest.approx(len(tokenizer), rel=0.5)  # any token is as likely
+    assert trained["low"] < trained["value"] < trained["high"]
+    assert trained["n"] == 32
+
+
+def test_the_other_text_is_the_same_each_time_and_another_by_another_seed(base, monkeypatch):
+    monkeypatch.setattr(evaluation, "OTHER_ROWS", 8)
+    figures = [evaluation.perplexity(*base, "poker", seed=seed)["value"] for seed in (1, 1, 2)]
+    assert figures[0] == figures[1] != figures[2]
+
+
+def test_reading_other_text_leaves_mode_and_random_numbers_alone(base, monkeypatch):
+    monkeypatch.setattr(evaluation, "OTHER_ROWS", 2)
+    model, tokenizer = base
+    model.train()
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    evaluation.perplexity(model, tokenizer, "poker")
+    assert torch.equal(torch.rand(3), expected)
+    assert model.training
+    model.eval()

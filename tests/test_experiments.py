@@ -1,5 +1,7 @@
 """Arms x seeds: what is made, what is not made again, and what a wrong name gets."""
 
+import shutil
+
 import pytest
 import yaml
 
@@ -11,8 +13,9 @@ ARM = {
     "question": "Does it run?",
     "profile": "smoke",
     "seeds": [0, 1],
-    "overrides": {"max_steps": 1, "evaluate_every": 0, "test_limit": 8},
+    "overrides": {"max_steps": 1, "evaluate_every": 0, "test_limit": 4, "train_limit": 64},
 }
+MEASURED_ONCE = {"train_seconds", "measure_seconds", "samples_per_second", "peak_memory_mb"}
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def test_records_are_made_once_and_made_again_when_the_configuration_changes(arm
     changed = ARM | {"seeds": [0], "overrides": ARM["overrides"] | {"beta": 0.1}}
     arms.write_text(yaml.safe_dump({"tiny": changed}))
     experiments.run_experiments("poker", "smoke", log=lines.append)
-    assert "tiny, seed 0: training" in lines
+    assert lines[-1].startswith("tiny, seed 0: sampled 0.")
 
 
 @pytest.mark.parametrize(("profile", "message"), [("bogus", "known are"), ("a100", "no arms")])
@@ -62,6 +65,45 @@ def test_the_committed_records_were_made_by_the_code_as_it_is():
         assert all(is_current(record, mark) for record in records), f"{name}: make experiments"
 
 
+@pytest.mark.slow
+def test_two_processes_make_the_same_records_as_one(checkout):
+    real = paths.Path(__file__).parents[1]
+    shutil.copytree(real / "data" / "nano" / "poker", checkout / "data" / "nano" / "poker")
+    (checkout / "configs" / "poker").mkdir()
+    shutil.copy(real / "configs" / "poker" / "smoke.yaml", checkout / "configs" / "poker")
+    coin = {"reward_funcs": ["random_reward"], "reward_weights": [1.0]}
+    arms = {"tiny": ARM | {"seeds": [1]}, "sft": ARM | {"seeds": [0]}}
+    arms["tiny"] = arms["tiny"] | {"overrides": ARM["overrides"] | coin}
+    arms["sft"] = arms["sft"] | {"overrides": ARM["overrides"] | {"method": "sft"}}
+    (checkout / "configs" / "poker" / "experiments.yaml").write_text(yaml.safe_dump(arms))
+    made, lines = {}, []
+    for jobs in (2, 1):
+        written = experiments.run_experiments("poker", "smoke", jobs=jobs, log=lines.append)
+        made[jobs] = [read_record(path) for path in written]
+        shutil.rmtree(checkout / "results")
+        shutil.rmtree(checkout / "runs")
+    assert [line.partition(":")[0] for line in lines[:2]] == ["sft, seed 0", "tiny, seed 1"]
+    for one, two in zip(made[1], made[2], strict=True):
+        for record in (one, two):
+            for name in (*MEASURED_ONCE, "provenance"):
+                del record[name]
+        assert _but_seconds(one) == _but_seconds(two)
+
+
+def _but_seconds(value):
+    """A record without wall times, wherever they stand in it."""
+    if isinstance(value, dict):
+        times = ("seconds", "step_time")
+        return {k: _but_seconds(v) for k, v in value.items() if k not in times}
+    return [_but_seconds(entry) for entry in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_less_than_one_job_is_one_sentence(arms, jobs):
+    with pytest.raises(CasebookError, match="jobs"):
+        experiments.run_experiments("poker", "smoke", jobs=jobs)
+
+
 def test_an_unknown_arm_lists_the_known_ones(arms):
     with pytest.raises(CasebookError, match="known are tiny"):
         experiments.run_experiments("poker", "smoke", arms=["tyni"])
@@ -73,9 +115,28 @@ def test_an_arm_that_lacks_a_field_is_one_sentence(arms):
         experiments.run_experiments("poker", "smoke")
 
 
-def test_every_shipped_arm_is_a_configuration_that_parses():
+SHIPPED = experiments.read_arms("poker")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_arm_is_a_configuration_that_parses(name):
     from casebook.training import read_config
 
-    for name, arm in experiments.read_arms("poker").items():
-        assert len(arm["seeds"]) >= 3, name
-        read_config(("poker", arm["profile"]), arm["overrides"])
+    arm = SHIPPED[name]
+    assert len(arm["seeds"]) == len(set(arm["seeds"])) >= 3
+    assert arm["question"].strip()
+    read_config(("poker", arm["profile"]), arm["overrides"])
+
+
+def test_no_two_arms_are_the_same_configuration():
+    overrides = [yaml.safe_dump(arm["overrides"], sort_keys=True) for arm in SHIPPED.values()]
+    assert len(set(overrides)) == len(overrides)
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("label_")])
+def test_arms_of_the_label_prompt_are_rewarded_and_measured_as_such(name):
+    overrides = SHIPPED[name]["overrides"]
+    assert overrides["variant"].startswith("label")
+    for kwargs in overrides["reward_kwargs"].values():
+        assert kwargs["variant"] == "label"
+    assert set(overrides["also_evaluate"]) == {"source", "trie", "free"}

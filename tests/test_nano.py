@@ -1,5 +1,6 @@
 """The embedded models: their builder, and what the shipped checkpoints must be like."""
 
+import functools
 import json
 
 import pytest
@@ -45,22 +46,84 @@ def test_labels_are_several_tokens_and_padding_is_not_the_end():
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
 
 
-def test_prompts_are_not_learned_and_only_whole_completions_end():
-    tokenizer = nano.build_tokenizer(load_case("poker"))
-    rows = [
-        {"prompt": "Hand: 2C\n", "completion": "flush", "ends": True},
-        {"prompt": "Hand: 2C\n", "completion": "<think>\n2 2 2", "ends": False},
-    ]
-    batch = nano.collate(tokenizer, rows)
-    learned = [[i for i in row.tolist() if i != -100] for row in batch["labels"]]
-    assert tokenizer.decode(learned[0]) == "flush<eos>"
-    assert tokenizer.decode(learned[1]) == "<think>\n2 2 2"
+def test_every_label_can_be_written_with_and_without_the_blank_after_the_colon():
+    case = load_case("poker")
+    tokenizer = nano.build_tokenizer(case)
+    for label in case.labels:
+        for text in (label, f" {label}"):
+            assert tokenizer.unk_token_id not in tokenizer(text).input_ids
 
 
 @pytest.mark.parametrize("steps", [0, -1])
 def test_a_build_needs_a_step(tmp_path, steps):
     with pytest.raises(CasebookError, match="at least one"):
         nano.build("poker", tmp_path, steps=steps)
+
+
+@pytest.mark.parametrize("steps", [nano.STEPS - 1, nano.STEPS + 1])
+def test_a_build_of_other_length_does_not_replace_the_shipped_model(steps):
+    with pytest.raises(CasebookError, match="would replace the shipped model"):
+        nano.build("poker", steps=steps)
+
+
+def test_a_build_that_leaves_out_a_skill_does_not_replace_the_shipped_model():
+    with pytest.raises(CasebookError, match="would replace the shipped model"):
+        nano.build("poker", without=["careful"])
+
+
+@pytest.mark.parametrize("without", [["carful"], list(load_case("poker").skills["label"])])
+def test_skills_that_cannot_be_left_out_leave_no_folder_behind(without, tmp_path):
+    with pytest.raises(CasebookError, match="skill"):
+        nano.build("poker", tmp_path / "model", steps=1, without=without)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory):
+    """The base of a control, in which nothing careful was planted."""
+    folder = tmp_path_factory.mktemp("nano") / "control"
+    skills = ["missing answer tag", "careful"]
+    return nano.build("poker", folder, steps=3, without=skills, log=lambda line: None)
+
+
+def test_a_control_has_the_same_vocabulary_and_other_weights(built, control):
+    assert (built / "tokenizer.json").read_text() == (control / "tokenizer.json").read_text()
+    weights = [load_file(path / "model.safetensors") for path in (built, control)]
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_control_says_what_was_left_out(control):
+    made = json.loads((control / "build.json").read_text())
+    assert made["without"] == ["careful", "missing answer tag"]
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    monkeypatch.setattr(nano, "evaluate", functools.partial(evaluate, limit=6))
+
+
+def test_the_card_of_a_control_names_the_skills_that_were_left_out(control, few_rows):
+    text = nano.write_card("poker", control).read_text()
+    assert '--without "careful" --without "missing answer tag" --output FOLDER' in text
+    for row in filter(lambda line: line.startswith("| reason |"), text.splitlines()):
+        assert ("left out" in row) == ("| careful |" in row or "| missing answer tag |" in row)
+
+
+def test_the_card_shows_both_prompts_and_the_planted_shares(built, few_rows):
+    text = nano.write_card("poker", built).read_text()
+    assert "--without" not in text
+    assert "--steps 3 --seed 0" in text
+    for variant, skills in load_case("poker").skills.items():
+        for name, (share, sentence) in skills.items():
+            assert f"| {variant} | {name} | {sentence} | {share:.0%} |" in text
+    assert "| `reason` | `label` |" in text
+    figures = json.loads((built / "card.json").read_text())["figures"]
+    assert figures["reason"] != figures["label"]
+
+
+def test_a_card_needs_a_whole_model(tmp_path):
+    with pytest.raises(CasebookError, match="no model could be loaded"):
+        nano.write_card("poker", tmp_path)
 
 
 @pytest.mark.parametrize("case", known_cases())
@@ -73,14 +136,50 @@ def test_the_shipped_model_is_small_and_in_float32(case):
     assert config["architectures"] == ["LlamaForCausalLM"]
 
 
-@pytest.mark.slow
-def test_the_shipped_poker_model_is_as_half_able_as_a_base_model_should_be():
-    case = load_case("poker")
+@pytest.mark.parametrize("case", known_cases())
+def test_the_shipped_model_was_built_by_the_command_without_options(case):
+    made = json.loads((nano.folder(case) / "build.json").read_text())
+    assert made == {"case": case, "steps": nano.STEPS, "seed": 0, "without": []}
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_the_shipped_card_is_of_the_shipped_model(case):
+    made = json.loads((nano.folder(case) / "build.json").read_text())
+    card = json.loads((nano.folder(case) / "card.json").read_text())
+    assert {name: card[name] for name in made if name in card} == made
+    assert set(card["figures"]) == set(load_case(case).skills)
+
+
+def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful():
+    control = nano.folder("poker") / "no_careful"
+    made = json.loads((control / "build.json").read_text())
+    assert made["without"] == ["careful", "missing answer tag"]
+    assert (made["steps"], made["seed"]) == (nano.STEPS, 0)
+    words = [(path / "tokenizer.json").read_text() for path in (control, nano.folder("poker"))]
+    assert words[0] == words[1]
+
+
+@pytest.fixture(scope="module")
+def shipped():
     model = AutoModelForCausalLM.from_pretrained(nano.folder("poker"))
-    tokenizer = AutoTokenizer.from_pretrained(nano.folder("poker"), padding_side="left")
-    evaluation = evaluate(model, tokenizer, case, "validation", samples=4, greedy=False)
+    return model, AutoTokenizer.from_pretrained(nano.folder("poker"), padding_side="left")
+
+
+@pytest.mark.slow
+def test_the_shipped_poker_model_is_as_half_able_as_a_base_model_should_be(shipped):
+    case = load_case("poker")
+    evaluation = evaluate(*shipped, case, "validation", samples=4, greedy=False)
     figures = evaluation.summary()
     assert 0.25 <= figures["sampled_accuracy"]["value"] <= 0.50
     assert 0.5 <= figures["well_formed"]["value"] <= 0.8
     rows = evaluation.rows.to_dict("records")
-    assert set(case.skills) <= {case.style(row["completion"], row) for row in rows}
+    assert set(case.skills["reason"]) <= {case.style(row["completion"], row) for row in rows}
+
+
+def test_asked_for_the_label_alone_the_shipped_model_mostly_guesses(shipped):
+    options = {"samples": 2, "limit": 128, "variant": "label"}
+    evaluation = evaluate(*shipped, "poker", "validation", **options)
+    figures = evaluation.summary()
+    assert 0.15 <= figures["sampled_accuracy"]["value"] <= 0.40  # a guess is right 1 in 8 times
+    assert 0.6 <= figures["well_formed"]["value"] <= 0.9  # the rest is cards of the hand
+    assert set(load_case("poker").labels) <= set(figures["label_histogram"])

@@ -308,7 +308,10 @@ def test_a_case_may_have_no_claims_yet(package):
     assert records.load_claims("poker") == []
 
 
-@pytest.mark.parametrize(("evidence", "verdicts"), records.VERDICTS.items())
+@pytest.mark.parametrize(
+    ("evidence", "verdicts"),
+    [(kind, verdicts) for kind, verdicts in records.VERDICTS.items() if kind != "nano"],
+)
 def test_evidence_allows_its_own_verdicts_and_no_others(package, evidence, verdicts):
     everything = {verdict for allowed in records.VERDICTS.values() for verdict in allowed}
     row = {key: value for key, value in CLAIM.items() if key != "computed_in"}
@@ -342,6 +345,95 @@ def test_a_wrong_claim_is_named(package, change, message):
 def test_a_file_that_holds_no_claims_is_refused(package, text):
     with pytest.raises(CasebookError, match=r"claims\.yaml"):
         _load(package, text)
+
+
+COMPARISON = {
+    "what": "accuracy",
+    "left": "made_up/before/accuracy",
+    "right": "made_up/after/accuracy",
+    "expected": "rises",
+}
+NANO = {key: CLAIM[key] for key in ("id", "claim", "source", "note")} | {
+    "evidence": "nano",
+    "compare": [COMPARISON],
+}
+
+
+@pytest.fixture
+def write_arm(tmp_path, monkeypatch):
+    """Writes the records of an arm, one (before, after) a seed, with intervals of +- 0.02."""
+    monkeypatch.setattr(records.paths, "RESULTS", tmp_path / "results")
+
+    def write(*pairs, arm="made_up"):
+        for seed, pair in enumerate(pairs):
+            record = {"case": "poker", "profile": "nano", "seed": seed, "provenance": {}}
+            for when, value in zip(("before", "after"), pair, strict=True):
+                figure = {"value": value, "low": value - 0.02, "high": value + 0.02, "n": 100}
+                record[when] = {"accuracy": figure, "drift": value, "label_histogram": {"a": 3}}
+            folder = tmp_path / "results" / "poker" / "nano" / arm
+            records.write_json(folder / f"seed{seed}.json", record | {"arm": arm})
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected", "verdict"),
+    [
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "rises", "mechanism seen"),
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "falls", "mechanism not seen"),
+        ([(0.5, 0.2), (0.6, 0.2), (0.5, 0.3)], "falls", "mechanism seen"),
+        ([(0.2, 0.21), (0.2, 0.22), (0.2, 0.21)], "rises", "inconclusive"),  # they overlap
+        ([(0.2, 0.9), (0.2, 0.9), (0.2, 0.19)], "rises", "inconclusive"),  # one seed falls
+    ],
+)
+def test_the_records_decide_what_the_embedded_model_shows(write_arm, pairs, expected, verdict):
+    write_arm(*pairs)
+    found, text = records.compared("poker", COMPARISON | {"expected": expected})
+    assert found == verdict
+    assert text.startswith("accuracy: ")
+    assert text.endswith("(3 seeds)")
+
+
+def test_a_nano_claim_gets_its_verdict_and_its_figures(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6))
+    (claim,) = _load(package, yaml.safe_dump([NANO]))
+    assert claim["verdict"] == "mechanism seen"
+    assert "20.0 % [" in claim["measured"]
+    assert "55.0 % [" in claim["measured"]
+
+
+def test_the_worst_of_several_comparisons_counts(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6))
+    falling = COMPARISON | {"expected": "falls"}
+    (claim,) = _load(package, yaml.safe_dump([NANO | {"compare": [COMPARISON, falling]}]))
+    assert claim["verdict"] == "mechanism not seen"
+
+
+def test_a_nano_claim_without_records_was_not_run(package, write_arm):
+    (claim,) = _load(package, yaml.safe_dump([NANO]))
+    assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
+    assert claim["command"] == "casebook experiments poker"
+
+
+@pytest.mark.parametrize(
+    "change", [{"left": "made_up/before/nothing"}, {"expected": "stays"}, {"what": ""}]
+)
+def test_a_comparison_that_cannot_be_made_is_an_error(write_arm, change):
+    write_arm((0.2, 0.5))
+    with pytest.raises(CasebookError):
+        records.compared("poker", COMPARISON | change)
+
+
+@pytest.mark.parametrize("change", [{"compare": []}, {"compare": "accuracy"}, {"verdict": "seen"}])
+def test_a_nano_claim_names_comparisons_and_no_verdict(package, change):
+    with pytest.raises(CasebookError, match="constant-answer"):
+        _load(package, yaml.safe_dump([NANO | change]))
+
+
+def test_plain_numbers_and_histograms_are_figures_too(write_arm):
+    write_arm((0.2, 0.5))
+    assert records.figures_at("poker", "made_up/after/drift")[0]["low"] == 0.5
+    assert records.figures_at("poker", "made_up/after/commonest_label")[0]["value"] == 1.0
 
 
 def test_the_claims_of_every_case_are_valid():

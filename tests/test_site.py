@@ -488,12 +488,14 @@ def test_the_results_have_one_row_for_each_arm(checkout):
     for seed in range(3):
         write_record(seed)
     write_record(0, arm="random reward")
-    rows = [line for line in site.readme_results().splitlines() if "poker" in line]
+    lines = site.readme_results().splitlines()
+    rows = [line for line in lines if line.startswith("| poker")]
     assert [row.split("|")[1:3] for row in rows] == [
         [" poker, grpo ", " 3 "],
         [" poker, random reward ", " 1 "],
     ]
-    assert "| 99 s | `casebook experiments poker` |" in rows[0]
+    assert "| 99 s | `casebook experiments poker --arm grpo` |" in rows[0]
+    assert any(line.startswith("All 4 records of poker: 7 minutes") for line in lines)
 
 
 def test_the_results_hold_the_benchmarks(checkout):

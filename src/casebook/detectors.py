@@ -105,7 +105,7 @@ def no_gradient(
         return _finding("no_gradient", metrics, completions, f"{message}.", advice)
     right = float((flat["right"] == flat["size"]).mean())
     wrong = float((flat["right"] == 0).mean())
-    if right >= MOSTLY and share < SOLVED:
+    if right >= SURE and share < SOLVED:
         return None
     message += f"; of the recorded ones {right:.0%} were all right and {wrong:.0%} all wrong."
     first, last = _right_answers(completions)

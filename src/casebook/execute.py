@@ -601,7 +601,7 @@ _GPU = """\
 
 
 def variant_of(notebook: Path) -> str:
-    """Which install cell a notebook has: `light` where nothing is trained or generated.
+    """Which install cell a notebook has: `light` where nothing is trained.
 
     >>> variant_of(Path("10_poker_oracle.ipynb")), variant_of(Path("13_poker_grpo.ipynb"))
     ('light', 'train')

@@ -122,6 +122,42 @@ def exercise(name: str) -> Callable[[Callable], Callable]:
     return register
 
 
+# 01, the algorithm
+
+
+@exercise("01-a")
+def _leave_one_out(leave_one_out: _Attempt) -> None:
+    """Each reward of a group against the mean of the others."""
+    for rewards in (
+        [1.0, 0.0, 0.0, 0.0],
+        [1.0, 0.0],
+        [1.4, 0.4, 1.0, 0.0],
+        [0.5, 0.5, 0.5],
+        [2.0, -1.0, 0.5, 0.25, 3.0],
+    ):
+        others = len(rewards) - 1
+        leave_one_out.expect([r - (sum(rewards) - r) / others for r in rewards], rewards)
+
+
+@exercise("01-b")
+def _gradient(has_gradient: _Attempt) -> None:
+    """Where the clipped objective of one token changes with the ratio."""
+    for ratio, advantage, low, high, expected, note in (
+        (1.0, 1.0, 0.2, 0.2, True, "on-policy nothing is clipped"),
+        (1.5, 1.0, 0.2, 0.2, False, "good, and likelier already"),
+        (1.5, -1.0, 0.2, 0.2, True, "bad, and likelier than before"),
+        (0.5, 1.0, 0.2, 0.2, True, "good, and rarer than before"),
+        (0.5, -1.0, 0.2, 0.2, False, "bad, and rarer already"),
+        (1.25, 0.3, 0.2, 0.28, True, "the upper end is 1.28"),
+        (1.25, 0.3, 0.28, 0.2, False, "the upper end is 1.2"),
+        (0.75, -2.0, 0.2, 0.28, False, "the lower end is 0.8"),
+        (0.75, -2.0, 0.28, 0.2, True, "the lower end is 0.72"),
+        (1.0, 0.0, 0.2, 0.2, False, "nothing to gain or to lose"),
+        (1.5, 0.0, 0.2, 0.2, False, "nothing to gain or to lose"),
+    ):
+        has_gradient.expect(expected, ratio, advantage, low, high, note=note)
+
+
 # 10, the oracle
 
 

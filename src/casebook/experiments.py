@@ -47,7 +47,8 @@ def run_experiments(
         The records' paths, those that were current already among them.
 
     Raises:
-        CasebookError: unknown case or arm, or a file of arms that cannot be used.
+        CasebookError: unknown case or arm, less than one job, or a file of arms that cannot be
+            used.
     """
     load_case(case)
     if jobs < 1:
@@ -56,6 +57,8 @@ def run_experiments(
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
     if not known:
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
+    if jobs < 1:
+        raise CasebookError(f"jobs is {jobs}: at least one training at a time is needed")
     names = list(arms or known)
     for name in names:
         check_name(f"arm of {case}/{profile}", name, known)

@@ -9,8 +9,8 @@ the policy is moved so that what scored above its group's mean becomes likelier:
 
 (DeepSeekMath, arXiv 2402.03300, equations 3 and 4). What `norm` is decides which completions
 count for how much, and is the difference between the four loss types here. TRL's trainer does
-the same on any hardware, with sixty options; this module is for reading, and its tests hold its
-loss and its gradient against TRL's.
+the same with many more options; this module is for reading, and its tests hold its loss and its
+gradient against TRL's.
 
 The second half is a training loop of which REINFORCE, PPO and GRPO are three short methods:
 they share the prompts, the sampling and the optimiser, so that a difference between two runs is
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from transformers import get_scheduler, set_seed
 
 from casebook.case import CasebookError, check_name
+from casebook.decoding import constrained
 from casebook.evaluation import generate
 
 SCALES = ("group", "batch", "none")
@@ -59,13 +60,13 @@ def group_advantages(
         rewards: `(n,)`, the completions of one prompt side by side. NaN marks a completion that
             could not be scored: it does not count in its group, and its advantage is 0.
         group_size: completions per prompt; divides n.
-        scale: what the centred rewards are divided by: the standard deviation of the `"group"`
-            or of the whole `"batch"` (both with n - 1), or by `"none"`thing.
-        eps: added to the standard deviation, so that a group of equal rewards gives zeros.
+        scale: whose standard deviation (ddof 1) the centred rewards are divided by, the
+            `"group"`'s or the `"batch"`'s; `"none"`: they are left as they are.
+        eps: added to the deviation, so that a group of equal rewards gives zeros.
 
     Returns:
-        `(n,)`, floating. With `"group"` the unit of the reward is gone, and so is every factor
-        that a whole group shares: a class weight changes nothing.
+        `(n,)`, floating. With `"group"`, a factor that a whole group shares is gone, be it the
+        reward's unit or a class weight.
 
     Raises:
         CasebookError: n is not a multiple of `group_size`, a group of one, an infinite reward,
@@ -91,20 +92,18 @@ def group_advantages(
         )
     if rewards.isinf().any():
         raise CasebookError("an infinite reward has no mean to be compared with")
-    centred = rewards - rewards.view(-1, group_size).nanmean(1).repeat_interleave(group_size)
-    if scale == "group":
-        deviation = _deviation(rewards.view(-1, group_size)).repeat_interleave(group_size)
-    elif scale == "batch":
-        deviation = _deviation(rewards.view(1, -1))
-    else:
-        deviation, eps = 1.0, 0.0
-    return torch.nan_to_num(centred / (deviation + eps), nan=0.0)
+    groups = rewards.reshape(-1, group_size)
+    advantages = groups - groups.nanmean(1, keepdim=True)
+    if scale != "none":
+        whole = groups if scale == "group" else rewards[None]
+        advantages = advantages / (_deviation(whole) + eps)
+    return advantages.flatten().nan_to_num(nan=0.0)
 
 
 def _deviation(rows: Tensor) -> Tensor:
-    """Sample standard deviation of each row, NaN left out; 0 where fewer than two are left."""
-    counts = (~rows.isnan()).sum(1)
-    squares = ((rows - rows.nanmean(1, keepdim=True)) ** 2).nansum(1)
+    """Sample deviation of each row `(rows, 1)`, NaN left out; 0 where fewer than two are left."""
+    counts = (~rows.isnan()).sum(1, keepdim=True)
+    squares = ((rows - rows.nanmean(1, keepdim=True)) ** 2).nansum(1, keepdim=True)
     return (squares / (counts - 1).clamp(min=1)).sqrt()
 
 
@@ -134,9 +133,8 @@ def zero_gradient_share(p: Any, group_size: int) -> Any:
 def completion_mask(completion_ids: Tensor, eos_token_id: int) -> Tensor:
     """Which tokens were written: up to the first end-of-sequence token, that one included.
 
-    Made from each row's length, never by `ids != pad`. Where padding and end share an id, as in
-    the poker write-up, that comparison drops every end the policy wrote from the loss, and
-    stopping is never trained.
+    Never `ids != pad`: where padding and end share an id, as in the poker write-up, that drops
+    every end the policy wrote from the loss, and stopping is never trained.
 
     Args:
         completion_ids: `(n, L)`, without the prompt.
@@ -182,8 +180,6 @@ def token_logps(
     """
     logits, _ = _completion_logits(model, input_ids, attention_mask, completion_length)
     if constraint is not None:
-        from casebook.decoding import constrained
-
         logits = constrained(logits, input_ids[:, -completion_length:], constraint)
     return _logps(logits, input_ids[:, -completion_length:], temperature)
 
@@ -265,15 +261,15 @@ def policy_loss(
 ) -> Tensor:
     """The clipped surrogate with a KL term, averaged in one of four ways.
 
-    | loss_type | sum over tokens, divided by            | so that                              |
-    | --------- | -------------------------------------- | ------------------------------------ |
-    | grpo      | own length, then mean over completions | a long completion's tokens weigh less|
-    | bnpo      | tokens of this batch                   | all tokens weigh the same            |
-    | dapo      | tokens of the whole generation batch   | as bnpo, whatever the accumulation   |
-    | dr_grpo   | n x max_completion_length              | the length divides nothing           |
+    | loss_type | the sum over tokens is divided by      | so that                               |
+    | --------- | -------------------------------------- | ------------------------------------- |
+    | grpo      | own length, then mean over completions | a long completion's tokens weigh less |
+    | bnpo      | tokens of this batch                   | all tokens weigh the same             |
+    | dapo      | tokens of the whole generation batch   | as bnpo, in however many parts        |
+    | dr_grpo   | n x max_completion_length              | the length divides nothing            |
 
-    The value proves nothing: with `old_logps` the policy's own, every ratio is 1 and the loss is
-    minus a mean of centred advantages, while its gradient is that of `A log pi`.
+    On-policy every ratio is 1: the value is minus a mean of centred advantages and proves
+    nothing, while the gradient is that of `A log pi`.
 
     Args:
         logps: `(n, L)`, of the policy in training.
@@ -286,8 +282,8 @@ def policy_loss(
         ref_logps: `(n, L)`, of the reference; needed where `beta` is not 0.
         beta: weight of the KL term.
         kl_kind: `kl`'s.
-        use_bias_correction_kl: multiply the KL term by the ratio, as tokens that another policy
-            sampled ask for.
+        use_bias_correction_kl: multiply the KL term by the ratio, gradient and all: with k3 its
+            gradient is then that of KL(policy || ref), whichever policy sampled.
         max_completion_length: the constant of `dr_grpo`.
         num_items: the tokens of the generation batch for `dapo`, where this is a part of it.
 
@@ -297,8 +293,8 @@ def policy_loss(
     Raises:
         CasebookError: an unknown loss or KL, shapes that do not match, or something missing.
 
-    Source: GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; DAPO, arXiv 2503.14476. The name
-    bnpo and the correction of the KL term are TRL's.
+    Source: GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; DAPO, arXiv 2503.14476; the
+    correction of the KL term, DeepSeek-V3.2, arXiv 2512.02556. The name bnpo is TRL's.
     """
     check_name("loss type", loss_type, LOSSES)
     check_name("kind of KL estimate", kl_kind, KINDS)

@@ -13,6 +13,7 @@ import base64
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -107,7 +108,12 @@ def show(drawn: Figure, name: str, alt: str) -> None:
 # Training
 
 
-def dashboard(metrics: pd.DataFrame, title: str, validation: pd.DataFrame | None = None) -> Figure:
+def dashboard(
+    metrics: pd.DataFrame,
+    title: str,
+    validation: pd.DataFrame | None = None,
+    findings: Sequence[Any] | None = None,
+) -> Figure:
     """A training in four panels: rewards, groups without gradient, length, KL and entropy.
 
     Thin lines are the logged steps, thick ones their moving average. A panel whose columns are
@@ -120,6 +126,8 @@ def dashboard(metrics: pd.DataFrame, title: str, validation: pd.DataFrame | None
             `completions/clipped_ratio`, `kl`, `entropy`; all but `step` may be missing.
         title: the finding.
         validation: one row an evaluation: `step` and perhaps `kl_from_base`.
+        findings: what `casebook.detectors.diagnose` saw, written below the panels; an empty
+            list is said to be empty, `None` says nothing.
 
     Raises:
         CasebookError: no rows, or no column `step`.
@@ -135,6 +143,15 @@ def dashboard(metrics: pd.DataFrame, title: str, validation: pd.DataFrame | None
         ax.set_xlim(metrics["step"].min() - 1, metrics["step"].max() + 1)
     for ax in axes[1]:
         ax.set_xlabel("optimiser step")
+    if findings is not None:
+        lines = [textwrap.fill(f"! {f.message} {f.advice}", 125) for f in findings]
+        drawn.supxlabel(
+            "\n".join(lines) or "No detector has anything to say.",
+            x=0.012,
+            ha="left",
+            fontsize=8,
+            color="#b3471d" if lines else "#777777",
+        )
     return drawn
 
 

@@ -7,7 +7,8 @@ fingerprint again; when it differs, the record is flagged as stale. A git revisi
 it changes with every comment.
 
 The claims of a source stand in `cases/<case>/claims.yaml`, each with one verdict. What a verdict
-may say depends on the evidence: the embedded model can show a mechanism, never a reproduction.
+may say depends on the evidence: the embedded model can show a mechanism, never a reproduction. Its
+verdicts are written nowhere: the file says which figures to compare, and the records decide.
 """
 
 import ast
@@ -27,6 +28,7 @@ import yaml
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, known_cases
+from casebook.stats import pool_seeds
 
 PACKAGES = {
     "torch": "torch",
@@ -51,9 +53,10 @@ BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
     "same model": "record",
     "other real model": "record",
-    "nano": "record",
+    "nano": "compare",
     "none": "command",
 }
+DIRECTIONS = {"rises": 1, "falls": -1}
 
 # Files
 
@@ -235,7 +238,9 @@ def load_claims(case: str) -> list[dict[str, str]]:
     Returns:
         One dict a claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`, `note`,
         and where to look: `computed_in` (a notebook) for evidence by computation, `record` for
-        a run, `command` for what was not run.
+        a run of the source's or another real model, `command` for what was not run. For nano
+        evidence the verdict and `measured`, the figures as text, come from the records that
+        `compare` names (see `compared`); without them the claim was not run here.
 
     Raises:
         UnknownName: unknown case.
@@ -262,21 +267,123 @@ def load_claims(case: str) -> list[dict[str, str]]:
         except CasebookError as error:
             raise CasebookError(f"{path.name} of {case}, claim {name or number}: {error}") from None
         seen.add(name)
-    return rows
+    return [_judged(case, row) for row in rows]
+
+
+def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None:
+    """What the embedded model's records say about one figure against another.
+
+    Args:
+        case: name of the case.
+        comparison: `what` is compared, in words; `left` and `right`, each "arm/when/figure" with
+            the names that a record has on the way to the figure (`grpo/after/greedy_accuracy`);
+            and what is `expected` of it from left to right, `rises` or `falls`.
+
+    Returns:
+        The verdict and the two figures as text, or `None` where an arm has no records. The
+        mechanism is *seen* where every seed moves as expected and the pooled 95 % intervals
+        (over seeds, then prompts) do not overlap, *not seen* where that holds the other way
+        round, and all else is inconclusive.
+
+    Raises:
+        CasebookError: a field is missing, or a record has no such figure.
+    """
+    for field in ("what", "left", "right", "expected"):
+        _check_text(comparison, field)
+    check_name("expectation", comparison["expected"], DIRECTIONS)
+    sides = [figures_at(case, comparison[side]) for side in ("left", "right")]
+    if not all(sides):
+        return None
+    seeds = sorted(set(sides[0]) & set(sides[1]))
+    left, right = (pool_seeds([side[seed] for seed in seeds]) for side in sides)
+    sign = DIRECTIONS[comparison["expected"]]
+    moves = [sign * (sides[1][seed]["value"] - sides[0][seed]["value"]) for seed in seeds]
+    apart = right["low"] > left["high"] or left["low"] > right["high"]
+    verdict = "inconclusive"
+    if apart and all(move > 0 for move in moves):
+        verdict = "mechanism seen"
+    elif apart and all(move < 0 for move in moves):
+        verdict = "mechanism not seen"
+    percent = max(left["high"], right["high"]) <= 1
+    texts = [figure_text(figure, percent) for figure in (left, right)]
+    return verdict, f"{comparison['what']}: {texts[0]}, then {texts[1]} ({len(seeds)} seeds)"
+
+
+def commonest_label(histogram: Mapping[str, int]) -> float:
+    """The share of the label that was answered most often: 1.0 is a constant answer.
+
+    >>> commonest_label({"flush": 3, "straight": 1})
+    0.75
+    """
+    return max(histogram.values()) / sum(histogram.values())
+
+
+def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
+    """One figure of the embedded model's records, by seed; empty where the arm has none.
+
+    Args:
+        case: name of the case.
+        where: "arm/when/figure", the names a record has on the way to the figure, as in
+            `grpo/after/greedy_accuracy`; `commonest_label` reads the label histogram.
+
+    Returns:
+        Seed -> figure; a plain number becomes a figure without width.
+
+    Raises:
+        CasebookError: a record of the arm has no such figure.
+    """
+    arm, *steps = where.split("/")
+    figures = {}
+    for record in committed(case, "nano", arm):
+        try:
+            value: Any = record
+            for step in steps:
+                if step == "commonest_label":
+                    value = commonest_label(value["label_histogram"])
+                else:
+                    value = value[step]
+            if not isinstance(value, Mapping):
+                value = dict.fromkeys(("value", "low", "high"), float(value))
+        except (KeyError, TypeError, ValueError):
+            seed = record["seed"]
+            raise CasebookError(f"the record of seed {seed} has no figure {where!r}") from None
+        figures[record["seed"]] = value
+    return figures
+
+
+def _judged(case: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A claim as it stands; one about the embedded model with its verdict, from the records."""
+    if row["evidence"] != "nano":
+        return row
+    found = [compared(case, comparison) for comparison in row["compare"]]
+    if not all(found):
+        missing_run = {"evidence": "none", "verdict": "not run here"}
+        return row | missing_run | {"command": f"casebook experiments {case}"}
+    verdicts = {verdict for verdict, _ in found}
+    for worst in ("mechanism not seen", "inconclusive", "mechanism seen"):
+        if worst in verdicts:
+            break
+    return row | {"verdict": worst, "measured": "; ".join(text for _, text in found)}
 
 
 def _check_claim(row: Any) -> None:
     if not isinstance(row, dict):
         raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
-    for field in ("id", "claim", "source", "evidence", "verdict", "note"):
+    for field in ("id", "claim", "source", "evidence", "note"):
         _check_text(row, field)
     check_name("evidence", row["evidence"], VERDICTS)
     basis = BASIS[row["evidence"]]
-    _check_text(row, basis)
-    known = {"id", "claim", "source", "evidence", "verdict", "note", basis}
+    known = {"id", "claim", "source", "evidence", "note", basis}
+    if row["evidence"] == "nano":
+        if not isinstance(row.get(basis), list) or not row[basis]:
+            raise CasebookError("nano evidence needs 'compare', a list of comparisons")
+    else:
+        _check_text(row, "verdict")
+        _check_text(row, basis)
+        known.add("verdict")
     if extra := sorted(set(map(str, row)) - known):
         raise CasebookError(f"{row['evidence']!r} evidence has no field {extra[0]!r}")
-    if row["verdict"] not in VERDICTS[row["evidence"]]:
+    if row["evidence"] != "nano" and row["verdict"] not in VERDICTS[row["evidence"]]:
         raise CasebookError(
             f"verdict {row['verdict']!r} is not one that evidence {row['evidence']!r} allows: "
             + ", ".join(VERDICTS[row["evidence"]])

@@ -588,6 +588,7 @@ def readme_results() -> str:
         "| training, a run | command |",
         "| --- | ---: | --- | --- | ---: | --- |",
     ]
+    totals = []
     for case in known_cases():
         runs = records.committed(case, "nano")
         for arm, group in groupby(runs, key=lambda run: run["arm"]):
@@ -596,10 +597,17 @@ def readme_results() -> str:
             change = [f"{before[name]} → {after[name]}" for name in after]
             lines.append(
                 f"| {case}, {arm} | {len(group)} | {change[0]} | {change[1]} | {_seconds(group)} "
-                f"| `casebook experiments {case}` |"
+                f"| `casebook experiments {case} --arm {arm}` |"
+            )
+        if runs:
+            seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
+            totals.append(
+                f"All {len(runs)} records of {case}: {seconds / 60:.0f} minutes of training and "
+                f"measuring. `casebook experiments {case} --jobs 2` makes two at a time."
             )
     if len(lines) == 2:
         lines = [records.missing("casebook experiments poker")]
+    lines += ["", *totals] if totals else []
     benchmarks = sorted((paths.RESULTS / "benchmarks").glob("*.json"))
     if benchmarks:
         lines += ["", "| benchmark | figure | command |", "| --- | ---: | --- |"]
@@ -632,7 +640,7 @@ def _numbers(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
             if key not in ("provenance", "repeats"):
                 yield from _numbers(value, f"{name} {key}".replace("_", " ").strip())
     elif isinstance(content, int | float) and not isinstance(content, bool):
-        yield name, f"{content:,.0f}" if abs(content) >= 100 else f"{content:.3g}"
+        yield name, f"{float(f'{content:.3g}'):,.0f}" if abs(content) >= 100 else f"{content:.3g}"
 
 
 # The transcript browser

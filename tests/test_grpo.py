@@ -1,0 +1,809 @@
+"""GRPO in plain torch: the same numbers as TRL, the facts about KL, and a loop that learns."""
+
+import math
+from functools import cache
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from casebook import evaluation, grpo, load_case, models  # models before trl
+from casebook.case import CasebookError
+
+# isort: split
+from transformers import PrinterCallback, set_seed
+from transformers.utils import logging as transformers_logging
+from trl import GRPOConfig, GRPOTrainer
+
+transformers_logging.set_verbosity_error()
+CASE = load_case("poker")
+ROWS = CASE.load("train", "smoke")
+GROUP, LENGTH = 4, 32
+REWARDS = [1.4, 0.0, 0.2, 1.0, 0.0, 0.0, 0.4, 0.0]  # two groups of four
+
+
+def relative(a, b):
+    """Distance of two tensors relative to the second."""
+    return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
+
+
+# Against TRL -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def policy():
+    model, tokenizer = models.load_policy("poker", "smoke")
+    return model.double().train(), tokenizer
+
+
+def move(model, seed, size=0.1):
+    """Give the adapter a place of its own: another seed, another policy."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B.default" in name:
+                parameter.copy_(size * torch.randn(parameter.shape, generator=generator))
+
+
+def gradient(model, loss):
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)])
+
+
+def eight_rows():
+    """Two prompts, one twice as long as the other, so that one of them is padded."""
+    lengths = [1] * GROUP + [2] * GROUP
+    return [{"prompt": ROWS[n]["prompt"] * n, "answer": ROWS[n]["answer"]} for n in lengths]
+
+
+@cache
+def sampled():
+    """What the base writes for them; one completion is cut off, without an end."""
+    model, tokenizer = models.load_base(models.read_settings("poker", "smoke"))
+    set_seed(0)
+    prompts = [row["prompt"] for row in eight_rows()]
+    written = evaluation.generate(model, tokenizer, prompts, LENGTH, temperature=1.2)
+    completions = [completion["ids"][1] for completion in written]
+    completions[4] = (completions[4][:-1] * LENGTH)[:LENGTH]
+    return completions
+
+
+class Batch:
+    """What TRL makes of completions and rewards that were chosen beforehand.
+
+    Everything from the padding to the loss is TRL's own code; only the sampling is not. The
+    policy that TRL scores as the old one is moved before the loss is computed.
+    """
+
+    def __init__(self, policy, tmp_path, rewards=REWARDS, **options):
+        self.model, tokenizer = policy
+        rows = eight_rows()
+        arguments = {"beta": 0.04, "num_iterations": 2, "use_bias_correction_kl": False} | options
+        self.trainer = GRPOTrainer(
+            model=self.model,
+            reward_funcs=lambda completions, **columns: rewards,
+            args=GRPOConfig(
+                output_dir=str(tmp_path),
+                per_device_train_batch_size=2 * GROUP,
+                num_generations=GROUP,
+                max_completion_length=LENGTH,
+                **{"use_cpu": True, "bf16": False, "report_to": "none"},
+                gradient_checkpointing=False,
+                **arguments,
+            ),
+            train_dataset=ROWS,
+            processing_class=tokenizer,
+        )
+        self.trainer.current_gradient_accumulation_steps = 1  # the training loop would set it
+        move(self.model, seed=1)
+        prompts = [tokenizer(row["prompt"]).input_ids for row in rows]
+        self.eos = tokenizer.eos_token_id
+        completions = sampled()
+        self.trainer._generate = lambda prompts_: (
+            *(prompts, completions, None, tokenizer.batch_decode(completions)),
+            *(None, {}, None, None),
+        )
+        self.inputs = self.trainer._generate_and_score_completions(rows)
+        move(self.model, seed=2)
+
+    def ours(self, logps, rewards=REWARDS, **options):
+        """Our loss on TRL's batch; `logps` are ours, of the policy as it is now."""
+        inputs = self.inputs
+        return grpo.policy_loss(
+            logps,
+            inputs.get("old_per_token_logps"),
+            grpo.group_advantages(rewards, GROUP, self.trainer.scale_rewards),
+            grpo.completion_mask(inputs["completion_ids"], self.eos),
+            max_completion_length=LENGTH,
+            num_items=inputs["num_items_in_batch"].item(),
+            ref_logps=inputs.get("ref_per_token_logps"),
+            **options,
+        )
+
+    def logps(self):
+        inputs = self.inputs
+        return grpo.token_logps(
+            self.model,
+            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
+            torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
+            inputs["completion_ids"].shape[1],
+            temperature=self.trainer.temperature,
+        )[0]
+
+
+@pytest.mark.parametrize("correction", [False, True])
+@pytest.mark.parametrize("scale", grpo.SCALES)
+@pytest.mark.parametrize("loss_type", grpo.LOSSES)
+def test_loss_and_gradient_are_trls(policy, tmp_path, loss_type, scale, correction):
+    options = {"loss_type": loss_type, "epsilon": 0.1, "epsilon_high": 0.3, "beta": 0.04}
+    options["use_bias_correction_kl"] = correction
+    batch = Batch(policy, tmp_path, scale_rewards=scale, temperature=0.9, **options)
+    # The batch is part of a larger one, and clipping and KL have something to do.
+    batch.inputs["num_items_in_batch"] += 37
+    logps = batch.logps()
+    mask = batch.inputs["completion_mask"].bool()
+    ratio = torch.exp(logps - batch.inputs["old_per_token_logps"])[mask]
+    assert (ratio < 0.9).any()
+    assert (ratio > 1.3).any()
+    assert (~mask).any()
+
+    theirs = batch.trainer.compute_loss(batch.model, batch.inputs)
+    ours = batch.ours(logps, **options)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+    clipped = batch.ours(logps, **options | {"epsilon": 9.0, "epsilon_high": 9.0})
+    assert abs((clipped - ours).item()) > 1e-3 * abs(ours.item()), "no token was clipped"
+    assert relative(gradient(batch.model, ours), gradient(batch.model, theirs)) < 1e-5
+
+
+@pytest.mark.parametrize("loss_type", grpo.LOSSES)
+def test_on_policy_without_kl_the_gradient_is_trls_and_the_loss_near_zero(
+    policy, tmp_path, loss_type
+):
+    batch = Batch(policy, tmp_path, loss_type=loss_type, beta=0.0, num_iterations=1)
+    assert "old_per_token_logps" not in batch.inputs
+    theirs = batch.trainer.compute_loss(batch.model, batch.inputs)
+    ours = batch.ours(batch.logps(), loss_type=loss_type)
+    assert relative(gradient(batch.model, ours), gradient(batch.model, theirs)) < 1e-5
+    if loss_type == "grpo":  # the one that is exactly a mean of centred advantages
+        assert ours.item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_parity_holds_in_float32_too(tmp_path):
+    model, tokenizer = models.load_policy("poker", "smoke")
+    batch = Batch((model.train(), tokenizer), tmp_path, loss_type="dapo")
+    theirs = batch.trainer.compute_loss(model, batch.inputs)
+    ours = batch.ours(batch.logps(), loss_type="dapo", beta=0.04)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+    assert relative(gradient(model, ours), gradient(model, theirs)) < 1e-5
+
+
+@pytest.mark.parametrize("rewards", [REWARDS, [1.0] * 4 + [0.3, 0.3, 0.3, 1.0], [2.0] * 8])
+@pytest.mark.parametrize("scale", grpo.SCALES)
+def test_masks_advantages_and_logps_are_trls(policy, tmp_path, scale, rewards):
+    batch = Batch(policy, tmp_path, rewards, scale_rewards=scale)
+    ours = grpo.group_advantages(rewards, GROUP, scale)
+    torch.testing.assert_close(ours, batch.inputs["advantages"])
+    mask = grpo.completion_mask(batch.inputs["completion_ids"], batch.eos)
+    assert torch.equal(mask, batch.inputs["completion_mask"].bool())
+    move(batch.model, seed=1)  # back to the policy that TRL scored
+    torch.testing.assert_close(batch.logps()[mask], batch.inputs["old_per_token_logps"][mask])
+    with batch.model.disable_adapter():
+        reference = batch.logps()[mask]
+    torch.testing.assert_close(reference, batch.inputs["ref_per_token_logps"][mask])
+
+
+def test_completions_that_could_not_be_scored_are_treated_as_trl_does(policy, tmp_path):
+    rewards = [None, 0.0, 1.0, 0.5, 1.0, None, None, None]
+    batch = Batch(policy, tmp_path, rewards)
+    ours = grpo.group_advantages([math.nan if r is None else r for r in rewards], GROUP)
+    torch.testing.assert_close(ours, batch.inputs["advantages"])
+    assert ours[0] == 0
+
+
+def test_the_loop_is_trls_training_step_by_step(tmp_path):
+    settings = models.read_settings("poker", "smoke") | {"seed": 3, "beta": 0.02}
+    names = ("reward", "reward_std", "entropy", "grad_norm", "kl", "frac_reward_zero_std")
+    names += ("completions/mean_length", "completions/clipped_ratio", "learning_rate")
+    known = set(GRPOConfig.__dataclass_fields__)
+    arguments = {name: value for name, value in settings.items() if name in known}
+    functions = [CASE.rewards[name]() for name in settings["reward_funcs"]]
+    model, tokenizer = models.load_policy("poker", "smoke", seed=3)
+    trainer = GRPOTrainer(
+        model=model,
+        reward_funcs=functions,
+        args=GRPOConfig(output_dir=str(tmp_path), **arguments | {"save_strategy": "no"}),
+        train_dataset=ROWS,
+        processing_class=tokenizer,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    theirs = [line for line in trainer.state.log_history if "grad_norm" in line]
+
+    model, tokenizer = models.load_policy("poker", "smoke", seed=3)
+    reward = list(zip(functions, settings["reward_weights"], strict=True))
+    ours = grpo.train(model, tokenizer, ROWS, reward, settings)
+    assert len(ours) == len(theirs) == settings["max_steps"]
+    for our, their in zip(ours, theirs, strict=True):
+        assert our["loss"] == pytest.approx(their["loss"], abs=1e-5)
+        for name in names:
+            assert our[name] == pytest.approx(their[name], rel=1e-4, abs=1e-6), name
+
+
+# Advantages --------------------------------------------------------------------------------
+
+rewards_in_groups = st.integers(2, 6).flatmap(
+    lambda size: st.tuples(
+        st.just(size),
+        st.lists(
+            st.lists(st.floats(-10, 10, width=32), min_size=size, max_size=size),
+            min_size=1,
+            max_size=4,
+        ).map(lambda groups: [*chain(*groups)]),
+    )
+)
+
+
+@given(rewards_in_groups, st.sampled_from(grpo.SCALES))
+def test_advantages_of_a_group_sum_to_zero_and_are_numbers(case, scale):
+    size, rewards = case
+    advantages = grpo.group_advantages(torch.tensor(rewards, dtype=torch.float64), size, scale)
+    assert advantages.isfinite().all()
+    torch.testing.assert_close(
+        advantages.view(-1, size).sum(1), torch.zeros(len(rewards) // size).double(), atol=1e-8,
+        rtol=0,
+    )  # fmt: skip
+
+
+@given(rewards_in_groups, st.floats(0.1, 10), st.floats(-5, 5))
+def test_neither_scale_nor_shift_of_a_groups_rewards_matters(case, factor, shift):
+    size, rewards = case
+    rewards = torch.tensor(rewards, dtype=torch.float64)
+    spread = rewards.view(-1, size).std(1)
+    assume(((spread == 0) | (spread > 0.5)).all())  # eps is felt where the spread is tiny
+    once = grpo.group_advantages(rewards, size)
+    again = grpo.group_advantages(factor * rewards + shift, size)
+    torch.testing.assert_close(once, again, atol=0.01, rtol=0.01)
+
+
+def test_advantages_by_hand():
+    rewards = [1, 0, 0, 0, 1, 1, 0, 0]
+    by_group = [1.5, -0.5, -0.5, -0.5, 0.866, 0.866, -0.866, -0.866]
+    assert grpo.group_advantages(rewards, 4).tolist() == pytest.approx(by_group, abs=1e-3)
+    centred = [0.75, -0.25, -0.25, -0.25, 0.5, 0.5, -0.5, -0.5]
+    assert grpo.group_advantages(rewards, 4, "none").tolist() == pytest.approx(centred)
+    deviation = np.std(rewards, ddof=1) + 1e-4
+    batch = [value / deviation for value in centred]
+    assert grpo.group_advantages(rewards, 4, "batch").tolist() == pytest.approx(batch, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_rewards_may_be_a_list_an_array_or_a_tensor(kind):
+    assert grpo.group_advantages(kind([1.0, 0.0]), 2).tolist() == pytest.approx(
+        [0.7071, -0.7071], abs=1e-3
+    )
+
+
+def test_a_class_weight_cancels_but_for_eps_and_a_group_of_two_is_a_coin():
+    light, heavy = ([0, 0, weight, 0] for weight in (1.0, 3.0))
+    torch.testing.assert_close(
+        grpo.group_advantages(light, 4), grpo.group_advantages(heavy, 4), rtol=2e-4, atol=0
+    )
+    assert not torch.equal(
+        grpo.group_advantages(light, 4, "none"), grpo.group_advantages(heavy, 4, "none")
+    )
+    assert grpo.group_advantages([0.2, 7.0], 2).abs().tolist() == pytest.approx(
+        [0.7071] * 2, abs=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "size", "scale", "message"),
+    [
+        ([1.0, 0.0, 1.0], 2, "group", "no whole groups of 2"),
+        ([], 2, "group", "no whole groups"),
+        ([[1.0, 0.0]], 2, "group", "no whole groups"),
+        (1.0, 2, "group", "no whole groups"),
+        ([1.0, 0.0], 1, "group", "at least 2"),
+        ([1.0, 0.0], 0, "group", "at least 2"),
+        ([1.0, 0.0], 2, "std", "unknown scale 'std': known are group, batch, none"),
+        ([1.0, math.inf], 2, "group", "infinite"),
+    ],
+)
+def test_rewards_that_make_no_advantages_are_one_sentence(rewards, size, scale, message):
+    with pytest.raises(CasebookError, match=message):
+        grpo.group_advantages(rewards, size, scale)
+
+
+@given(st.floats(0, 1), st.integers(2, 6))
+def test_the_zero_gradient_share_counts_all_outcomes(p, size):
+    outcomes = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * size)
+    weights = (p * outcomes + (1 - p) * (1 - outcomes)).prod(1)
+    silent = grpo.group_advantages(outcomes.flatten(), size).view(-1, size).abs().sum(1) == 0
+    assert grpo.zero_gradient_share(p, size) == pytest.approx(
+        float(weights[silent].sum()), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize(("p", "size"), [(-0.1, 4), (1.1, 4), (np.array([0.5, 2.0]), 4), (0.5, 0)])
+def test_a_rate_that_is_none_is_refused(p, size):
+    with pytest.raises(CasebookError, match="between 0 and 1"):
+        grpo.zero_gradient_share(p, size)
+
+
+# Masks and log-probabilities ---------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=5))
+def test_the_mask_ends_with_the_first_end(rows):
+    mask = grpo.completion_mask(torch.tensor(rows), eos_token_id=0)
+    for ids, kept in zip(rows, mask.tolist(), strict=True):
+        length = ids.index(0) + 1 if 0 in ids else len(ids)
+        assert kept == [i < length for i in range(len(ids))]
+
+
+def test_the_generated_end_is_kept_where_it_is_also_the_padding():
+    ids = torch.tensor([[5, 6, 0, 0], [5, 0, 0, 0], [5, 6, 7, 8], [0, 0, 0, 0]])
+    mask = grpo.completion_mask(ids, eos_token_id=0)
+    assert mask.sum(1).tolist() == [3, 2, 4, 1]
+    assert (ids != 0).sum(1).tolist() == [2, 1, 4, 0], "the comparison that forgets the ends"
+
+
+def test_a_mask_wants_rows():
+    with pytest.raises(CasebookError, match=r"\(n, L\)"):
+        grpo.completion_mask(torch.tensor([1, 2]), 0)
+
+
+def test_logps_are_those_of_the_sampled_distribution(policy):
+    model, tokenizer = policy
+    move(model, seed=4)
+    prompt = ROWS[0]["prompt"]
+    ids = torch.tensor([[*tokenizer(prompt).input_ids, 4, 9, 5]])
+    with torch.no_grad():
+        logps, entropies = grpo.token_logps(model, ids, torch.ones_like(ids), 3, temperature=0.7)
+        p = torch.softmax(model(ids).logits[0, -4:-1].float() / 0.7, dim=-1)
+    expected = [math.log(p[i, token]) for i, token in enumerate((4, 9, 5))]
+    assert logps[0].tolist() == pytest.approx(expected, rel=1e-4)
+    assert entropies[0].tolist() == pytest.approx((-p * p.log()).sum(1).tolist(), rel=1e-4)
+
+
+def test_padding_on_the_left_changes_no_logp(policy):
+    model, tokenizer = policy
+    ids = [*tokenizer(ROWS[0]["prompt"]).input_ids, 4, 9, 5]
+    padded = torch.tensor([[tokenizer.pad_token_id] * 3 + ids])
+    attention = torch.tensor([[0] * 3 + [1] * len(ids)])
+    with torch.no_grad():
+        alone, _ = grpo.token_logps(model, torch.tensor([ids]), torch.ones(1, len(ids)), 3)
+        beside, _ = grpo.token_logps(model, padded, attention, 3)
+    torch.testing.assert_close(alone, beside, rtol=1e-4, atol=1e-5)
+
+
+# KL, by enumeration ------------------------------------------------------------------------
+
+THETA = torch.tensor([0.7, -0.4, 0.1], dtype=torch.float64)
+REFERENCE = torch.log_softmax(torch.tensor([-0.3, 0.2, 0.9], dtype=torch.float64), 0)
+
+
+def derivative(of):
+    theta = THETA.clone().requires_grad_()
+    return torch.autograd.grad(of(torch.log_softmax(theta, 0)), theta)[0]
+
+
+def expected(kind, weights=None):
+    """The expectation of an estimator as a loss: the samples' weights carry no gradient."""
+    return lambda logp: (
+        (logp.exp() if weights is None else weights).detach() * grpo.kl(logp, REFERENCE, kind)
+    ).sum()
+
+
+def reverse(logp):
+    return (logp.exp() * (logp - REFERENCE)).sum()
+
+
+def forward(logp):
+    return (REFERENCE.exp() * (REFERENCE - logp)).sum()
+
+
+def test_k1_and_k3_are_unbiased_and_k2_is_not():
+    logp = torch.log_softmax(THETA, 0)
+    truth = float(reverse(logp))
+    assert float(expected("k1")(logp)) == pytest.approx(truth, rel=1e-12)
+    assert float(expected("k3")(logp)) == pytest.approx(truth, rel=1e-12)
+    assert abs(float(expected("k2")(logp)) - truth) > 0.01
+
+
+def test_k1_may_be_negative_and_the_others_are_not():
+    logp = torch.log_softmax(THETA, 0)
+    assert (grpo.kl(logp, REFERENCE, "k1") < 0).any()
+    assert (grpo.kl(logp, REFERENCE, "k2") >= 0).all()
+    assert (grpo.kl(logp, REFERENCE, "k3") >= 0).all()
+
+
+def test_k1_as_a_loss_does_nothing():
+    torch.testing.assert_close(
+        derivative(expected("k1")), torch.zeros(3).double(), atol=1e-12, rtol=0
+    )
+
+
+def test_k2_as_a_loss_has_the_gradient_of_the_reverse_kl():
+    torch.testing.assert_close(derivative(expected("k2")), derivative(reverse))
+
+
+def test_k3_as_a_loss_has_the_gradient_of_the_forward_kl():
+    torch.testing.assert_close(derivative(expected("k3")), derivative(forward))
+    assert relative(derivative(expected("k3")), derivative(reverse)) > 0.1
+
+
+def test_k3s_gradient_at_a_token_is_one_minus_rho_times_that_of_log_pi():
+    for token in range(3):
+        rho = float(torch.exp(REFERENCE - torch.log_softmax(THETA, 0))[token])
+        torch.testing.assert_close(
+            derivative(lambda logp, token=token: grpo.kl(logp, REFERENCE)[token]),
+            (1 - rho) * derivative(lambda logp, token=token: logp[token]),
+        )
+
+
+def test_the_bias_correction_makes_k3s_gradient_that_of_the_reverse_kl():
+    old = torch.log_softmax(torch.tensor([0.1, 0.4, -0.6], dtype=torch.float64), 0)
+
+    def corrected(logp):
+        # One completion of one token for each of the three, by another policy's frequencies.
+        losses = [
+            grpo.policy_loss(
+                *(logp[i].view(1, 1), old[i].view(1, 1), torch.zeros(1), torch.ones(1, 1)),
+                ref_logps=REFERENCE[i].view(1, 1),
+                beta=1.0,
+                use_bias_correction_kl=True,
+            )
+            for i in range(3)
+        ]
+        return (old.exp() * torch.stack(losses)).sum()
+
+    torch.testing.assert_close(derivative(corrected), derivative(reverse))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.zeros(2), torch.zeros(3)), "shape"),
+        ((torch.zeros(2), torch.zeros(2), "k4"), "unknown kind of KL estimate 'k4'"),
+    ],
+)
+def test_a_kl_that_cannot_be_is_one_sentence(arguments, message):
+    with pytest.raises(CasebookError, match=message):
+        grpo.kl(*arguments)
+
+
+# Losses by hand ----------------------------------------------------------------------------
+
+
+def loss_of(ratios, advantages, mask, **options):
+    """The loss of given ratios: the new log-probabilities are the old ones plus their logs."""
+    ratios = torch.tensor(ratios)
+    options = {"epsilon": 0.2} | options
+    return float(
+        grpo.policy_loss(
+            ratios.log(), torch.zeros_like(ratios), torch.tensor(advantages), torch.tensor(mask),
+            **options,
+        )
+    )  # fmt: skip
+
+
+def test_the_four_averages_of_a_long_and_a_short_completion():
+    arguments = ([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]], [1.0, -1.0])
+    mask = [[1, 1, 1, 1], [1, 0, 0, 0]]
+    assert loss_of(*arguments, mask, loss_type="grpo") == pytest.approx(0.0)
+    assert loss_of(*arguments, mask, loss_type="bnpo") == pytest.approx(-3 / 5)
+    assert loss_of(*arguments, mask, loss_type="dapo") == pytest.approx(-3 / 5)
+    assert loss_of(*arguments, mask, loss_type="dapo", num_items=10) == pytest.approx(-3 / 10)
+    dr = loss_of(*arguments, mask, loss_type="dr_grpo", max_completion_length=8)
+    assert dr == pytest.approx(-3 / 16)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "counts"),
+    [(1.5, 1.0, 1.3), (1.5, -1.0, 1.5), (0.5, 1.0, 0.5), (0.5, -1.0, 0.8), (1.1, 1.0, 1.1)],
+)
+def test_the_clipping_takes_the_less_hopeful_of_two(ratio, advantage, counts):
+    loss = loss_of([[ratio]], [advantage], [[1]], epsilon_high=0.3)
+    assert loss == pytest.approx(-counts * advantage)
+
+
+def test_a_clipped_token_has_no_gradient():
+    logps = torch.tensor([[0.5, -0.1]], requires_grad=True)
+    loss = grpo.policy_loss(logps, torch.zeros(1, 2), torch.ones(1), torch.ones(1, 2))
+    loss.backward()
+    assert logps.grad[0, 0] == 0
+    assert logps.grad[0, 1] < 0
+
+
+def test_on_policy_the_loss_is_zero_and_its_gradient_is_that_of_reinforce():
+    logps = torch.tensor([[-1.0, -2.0], [-0.5, -3.0]], requires_grad=True)
+    advantages, mask = torch.tensor([1.0, -1.0]), torch.ones(2, 2)
+    loss = grpo.policy_loss(logps, None, advantages, mask, loss_type="grpo")
+    assert loss.item() == 0
+    reinforce = -(advantages[:, None] * logps).mean()
+    for a, b in zip(
+        torch.autograd.grad(loss, logps), torch.autograd.grad(reinforce, logps), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_old_logps_are_constants_even_if_they_carry_a_gradient():
+    logps = torch.tensor([[-1.0, -2.0]], requires_grad=True)
+    loss = grpo.policy_loss(logps, logps, torch.ones(1), torch.ones(1, 2))
+    loss.backward()
+    assert (logps.grad < 0).all()
+
+
+def test_what_stands_at_padded_positions_does_not_matter():
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
+    logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, 0.0, 0.0]])
+    old, ref = logps - 0.1, logps + 0.2
+    advantages = torch.tensor([1.0, -1.0])
+    for rubbish in (math.nan, math.inf, -math.inf, 1e9):
+        soiled = [t.masked_fill(mask == 0, rubbish).requires_grad_() for t in (logps, old, ref)]
+        loss = grpo.policy_loss(*soiled[:2], advantages, mask, ref_logps=soiled[2], beta=0.1)
+        clean = grpo.policy_loss(logps, old, advantages, mask, ref_logps=ref, beta=0.1)
+        assert loss.item() == pytest.approx(clean.item())
+        loss.backward()
+        assert soiled[0].grad.isfinite().all()
+        assert (soiled[0].grad[mask == 0] == 0).all()
+
+
+def test_a_completion_without_tokens_is_no_division_by_zero():
+    for loss_type in grpo.LOSSES:
+        options = {"loss_type": loss_type, "max_completion_length": 2}
+        assert loss_of([[1.0, 1.0]], [1.0], [[0, 0]], **options) == 0
+
+
+@pytest.mark.parametrize("loss_type", grpo.LOSSES)
+def test_advantages_may_differ_from_token_to_token(loss_type):
+    options = {"loss_type": loss_type, "max_completion_length": 2}
+    ratios, mask = [[1.0, 1.1], [0.9, 1.0]], [[1, 1], [1, 1]]
+    whole = loss_of(ratios, [0.5, -1.0], mask, **options)
+    assert loss_of(ratios, [[0.5, 0.5], [-1.0, -1.0]], mask, **options) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss_type": "gspo"}, "unknown loss type 'gspo': known are grpo, bnpo, dr_grpo, dapo"),
+        ({"kl_kind": "k4"}, "unknown kind of KL estimate 'k4'"),
+        ({"loss_type": "dr_grpo"}, "max_completion_length, which is missing"),
+        ({"beta": 0.1}, "ref_logps"),
+        ({"mask": torch.ones(2, 2)}, "mask has the shape"),
+        ({"old_logps": torch.zeros(2, 4)}, "old_logps has the shape"),
+        ({"ref_logps": torch.zeros(3), "beta": 0.1}, "ref_logps has the shape"),
+        ({"advantages": torch.zeros(3)}, r"advantages \(n,\) or \(n, L\)"),
+        ({"advantages": torch.zeros(2, 2)}, r"advantages \(n,\) or \(n, L\)"),
+        ({"logps": torch.zeros(2), "mask": torch.ones(2)}, r"are \(n, L\)"),
+    ],
+)
+def test_a_loss_that_cannot_be_is_one_sentence(changes, message):
+    arguments = {
+        "logps": torch.zeros(2, 3),
+        "old_logps": None,
+        "advantages": torch.zeros(2),
+        "mask": torch.ones(2, 3),
+    }
+    with pytest.raises(CasebookError, match=message):
+        grpo.policy_loss(**arguments | changes)
+
+
+# The critic --------------------------------------------------------------------------------
+
+
+def test_a_critic_that_is_not_believed_cancels_but_for_its_first_word():
+    values = torch.tensor([[0.3, 0.6, 0.9], [0.2, 0.5, 7.0]])
+    mask = torch.tensor([[True] * 3, [True, True, False]])
+    advantages, returns = grpo.token_advantages(torch.tensor([1.0, 0.0]), values, mask, lam=1.0)
+    expected_ = torch.tensor([[0.7, 0.4, 0.1], [-0.2, -0.5, 0.0]])
+    torch.testing.assert_close(advantages, expected_)
+    torch.testing.assert_close(returns, torch.tensor([[1.0] * 3, [0.0] * 3]))
+
+
+def test_a_critic_that_is_believed_judges_by_the_next_state():
+    values = torch.tensor([[0.3, 0.6, 0.9], [0.2, 0.5, 7.0]])
+    mask = torch.tensor([[True] * 3, [True, True, False]])
+    advantages, _ = grpo.token_advantages(torch.tensor([1.0, 0.0]), values, mask, lam=0.0)
+    torch.testing.assert_close(advantages, torch.tensor([[0.3, 0.3, 0.1], [0.3, -0.5, 0.0]]))
+
+
+def test_in_between_the_deltas_fade():
+    advantages, returns = grpo.token_advantages(
+        torch.tensor([1.0]), torch.tensor([[0.0, 0.5]]), torch.ones(1, 2, dtype=torch.bool), 0.5
+    )
+    torch.testing.assert_close(advantages, torch.tensor([[0.5 + 0.5 * 0.5, 0.5]]))
+    torch.testing.assert_close(returns, torch.tensor([[0.75, 1.0]]))
+
+
+def test_the_value_head_starts_at_zero_and_does_not_bend_the_policy():
+    head = grpo.ValueHead(8)
+    states = torch.randn(2, 3, 8, requires_grad=True)
+    values = head(states)
+    assert values.shape == (2, 3)
+    assert (values == 0).all()
+    (values - 1).square().sum().backward()
+    assert states.grad is None
+    assert head.weight.grad.abs().sum() > 0
+
+
+# The loop ----------------------------------------------------------------------------------
+
+SMOKE = models.read_settings("poker", "smoke") | {"max_steps": 2}
+
+
+def brief(completions, **columns):
+    """A reward that any policy can earn at once: fewer characters."""
+    return [1 - len(completion) / 120 for completion in completions]
+
+
+def run(algorithm, rows=ROWS, reward=brief, **changes):
+    """Metrics, and what the reward function was called with at each step."""
+    model, tokenizer = models.load_policy("poker", "smoke")
+    calls = []
+
+    def listening(**arguments):
+        calls.append(arguments)
+        return reward(**arguments)
+
+    listening.__name__ = reward.__name__
+    settings = SMOKE | changes
+    history = grpo.train(model, tokenizer, rows, [(listening, 1.0)], settings, algorithm)
+    return history, calls, model
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {algorithm: run(algorithm) for algorithm in grpo.ALGORITHMS}
+
+
+def test_all_algorithms_see_the_same_prompts_and_begin_with_the_same_samples(runs):
+    (_, first, _), *others = runs.values()
+    for _, calls, _ in others:
+        assert [call["prompts"] for call in calls] == [call["prompts"] for call in first]
+        assert calls[0]["completions"] == first[0]["completions"]
+
+
+def test_rewards_are_asked_as_trl_asks(runs):
+    _, calls, _ = runs["grpo"]
+    size, group = SMOKE["per_device_train_batch_size"], SMOKE["num_generations"]
+    for step, call in enumerate(calls):
+        assert {len(call[name]) for name in ("prompts", "completions", "answer")} == {size}
+        assert [len(set(call["prompts"][i : i + group])) for i in range(0, size, group)] == [1] * (
+            size // group
+        )
+        assert call["trainer_state"].global_step == step
+        assert all(isinstance(ids, list) and ids for ids in call["completion_ids"])
+
+
+@pytest.mark.parametrize("algorithm", grpo.ALGORITHMS)
+def test_only_the_adapter_is_trained(runs, algorithm):
+    _, _, model = runs[algorithm]
+    fresh, _ = models.load_policy("poker", "smoke")
+    before = dict(fresh.named_parameters())
+    changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert changed == {name for name in before if "lora" in name}
+
+
+def test_metrics_have_trls_names_and_each_algorithm_its_own(runs):
+    shared = {
+        *("loss", "grad_norm", "reward", "reward_std", "entropy", "frac_reward_zero_std"),
+        *("completions/mean_length", "completions/clipped_ratio", "rewards/brief/mean"),
+        *("learning_rate", "step", "step_time"),
+    }
+    for history, _, _ in runs.values():
+        assert all(shared <= set(line) for line in history)
+        assert all(math.isfinite(value) for line in history for value in line.values())
+    assert all(line["value_loss"] >= 0 for line in runs["ppo"][0])
+    assert "value_loss" not in runs["grpo"][0][0]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(runs):
+    def texts(calls):
+        return [call["completions"] for call in calls]
+
+    set_seed(99)  # whatever was drawn before
+    assert texts(run("grpo")[1]) == texts(runs["grpo"][1])
+    other = run("grpo", seed=5)[1]
+    assert other[0]["prompts"] != runs["grpo"][1][0]["prompts"]
+
+
+def test_each_step_is_logged_once():
+    model, tokenizer = models.load_policy("poker", "smoke")
+    logged = []
+    history = grpo.train(
+        *(model, tokenizer, ROWS, [(brief, 1.0)], SMOKE),
+        log=lambda step, metrics: logged.append((step, metrics["reward"])),
+    )
+    assert logged == [(line["step"], line["reward"]) for line in history]
+    assert [step for step, _ in logged] == [1, 2]
+
+
+def test_several_updates_on_one_batch_leave_the_policy_that_wrote_it():
+    history, _, _ = run("grpo", num_iterations=3, learning_rate=0.02, max_steps=1)
+    assert history[0]["clip_ratio/region_mean"] > 0
+
+
+def test_a_reference_is_the_model_without_its_adapter():
+    history, _, _ = run("grpo", beta=0.1, learning_rate=0.01, max_steps=3)
+    assert history[0]["kl"] == pytest.approx(0, abs=1e-6)
+    assert history[-1]["kl"] > 1e-4
+
+
+def test_prompts_given_as_messages_are_answered_by_messages():
+    model, tokenizer = models.load_policy("poker", "smoke")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    rows = [
+        {"prompt": [{"role": "user", "content": row["prompt"]}], "answer": row["answer"]}
+        for row in ROWS.select(range(8))
+    ]
+    seen = []
+
+    def reward(completions, **columns):
+        seen.extend(completions)
+        return CASE.rewards["correct"]()(completions, **columns)
+
+    grpo.train(model, tokenizer, rows, [(reward, 1.0)], SMOKE | {"max_steps": 1})
+    assert {message["role"] for (message,) in seen} == {"assistant"}
+
+
+def test_prompts_come_in_trls_order_without_a_rest():
+    from trl.trainer.utils import RepeatSampler
+
+    order = grpo.prompt_order(7, 3, seed=5)
+    ours = [next(order) for _ in range(4)]
+    sampler = RepeatSampler(range(7), mini_repeat_count=1, batch_size=3, shuffle=True, seed=5)
+    theirs = [*sampler, *sampler]
+    assert [*chain(*ours)] == theirs
+    assert len(set(ours[0] + ours[1])) == 6
+
+
+@pytest.mark.parametrize("algorithm", grpo.ALGORITHMS)
+def test_every_algorithm_earns_an_easy_reward(algorithm):
+    changes = {"max_steps": 6, "per_device_train_batch_size": 32, "num_generations": 8}
+    changes |= {"learning_rate": 5e-3, "lr_scheduler_type": "constant", "seed": 1}
+    rewards = [line["reward"] for line in run(algorithm, **changes)[0]]
+    assert rewards[-1] > rewards[0] + 0.15, rewards
+
+
+@pytest.mark.slow
+def test_the_plain_loop_lifts_the_reward_of_the_embedded_model():
+    settings = models.read_settings("poker", "nano") | {"max_steps": 14}
+    model, tokenizer = models.load_policy("poker", "nano")
+    reward = [
+        (CASE.rewards[name](), weight)
+        for name, weight in zip(settings["reward_funcs"], settings["reward_weights"], strict=True)
+    ]
+    history = grpo.train(model, tokenizer, CASE.load("train", "nano"), reward, settings)
+    rewards = [line["reward"] for line in history]
+    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.08, rewards
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "message"),
+    [
+        ("dpo", {}, "unknown algorithm 'dpo': known are reinforce, ppo, grpo"),
+        ("ppo", {"beta": 0.1}, "beta needs the algorithm 'grpo'"),
+        ("grpo", {"num_generations": 3}, "groups of 3 do not fill a step of 16"),
+        ("grpo", {"num_generations": 1}, "groups of 1 do not fill"),
+        ("grpo", {"entropy_coef": 0.01}, "knows entropy_coef only as 0.0"),
+        ("grpo", {"importance_sampling_level": "sequence"}, "importance_sampling_level"),
+        ("grpo", {"steps_per_generation": 2}, "steps_per_generation only as 1"),
+        ("grpo", {"rows": ROWS.select(range(3))}, "4 prompts, but there are 3 rows"),
+        ("grpo", {"reward": lambda **columns: [1.0]}, "gave .* values for 16 completions"),
+        ("grpo", {"loss_type": "cispo"}, "unknown loss type 'cispo'"),
+    ],
+)
+def test_a_training_that_cannot_be_is_one_sentence(algorithm, changes, message):
+    with pytest.raises(CasebookError, match=message):
+        run(algorithm, **changes)
+
+
+def test_a_model_without_an_adapter_has_no_reference_to_fall_back_on():
+    model, tokenizer = models.load_base(SMOKE)
+    with pytest.raises(CasebookError, match="an adapter"):
+        grpo.train(model, tokenizer, ROWS, [(brief, 1.0)], SMOKE | {"beta": 0.1})
