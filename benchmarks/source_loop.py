@@ -18,7 +18,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -148,7 +149,7 @@ def asked(loop: str, batch: str, **changes: Any) -> dict[str, Any]:
 
 def trained(settings: dict[str, Any], folder: str):
     """The finished run of `casebook.training`, which says nothing on the way."""
-    with patch.object(Progress, "say"):
+    with patch.object(Progress, "say"), redirect_stdout(StringIO()):
         return train(read_config(("poker", "nano"), settings), Path(folder) / "run")
 
 

@@ -45,8 +45,8 @@ LENGTH_FACTOR = 2.0  # tokens against the start; the healthy runs stay within 1.
 GAIN = 0.05  # what right answers must have gained for a new length to be progress, not collapse
 SAME_TEXT = 0.75  # share of one text among all completions, whatever the prompt
 SAME_FACTOR = 1.5  # and so many times the share of the commonest right answer
-REPEATED = 0.4  # share of repeated word trigrams; the healthy runs stay below 0.18
-KL_FAR = 1.0  # nats a token: tokens e times likelier than in the base. Healthy 0.03, broken 5
+REPEATED = 0.4  # share of repeated word trigrams; the healthy runs stay below 0.16
+KL_FAR = 2.0  # nats a token; eight labels of two tokens explain log(8) / 2 = 1.04, broken runs 6
 REWARD_STILL = 0.25  # deviations of the reward; two windows of 80 completions differ by 0.16
 KL_STRONG = 1 / REWARD_STILL  # beta; under it the reward gains its deviation / beta at most
 KL_STILL = 1.5  # growth of the KL from one window to the next; a run that moves has 3 and more

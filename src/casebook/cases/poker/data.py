@@ -67,7 +67,8 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     """The rows of a split: columns `prompt`, `answer`, `hand`, `category`.
 
     Args:
-        split: `train` (2,400 rows), `validation` (256) or `test` (1,000); classes are equal.
+        split: `train` (2,400 rows), `validation` (256) or `test` (1,000). Classes are equal for
+            `reason` and `label`, and `label-source` has at most 400 rows.
         profile: decides the form of the prompt: a short string (`smoke`, `nano`), the source's
             own prompt (`smol`), or a list of messages (`t4`, `a100`).
         seed: which hands of the split's pool, and in which order.
