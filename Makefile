@@ -82,10 +82,11 @@ nano: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) nano build $$case; done
 
 experiments: $(INSTALLED)
-	for case in $(CASES); do $(CASEBOOK) experiments $$case; done
+	for case in $(CASES); do $(CASEBOOK) experiments $$case --jobs $(JOBS); done
 
 benchmarks: $(INSTALLED)
 	.venv/bin/python benchmarks/oracle_speed.py --output results/benchmarks/oracle_speed.json
+	.venv/bin/python benchmarks/source_loop.py --output results/benchmarks/source_loop.json
 	.venv/bin/python benchmarks/fresh_clone.py --output results/benchmarks/fresh_clone.json
 	.venv/bin/python -c 'from casebook.site import write_readme_results as write; write()'
 

@@ -218,8 +218,10 @@ def test_what_was_lost_is_not_called_too_hard():
     early, late = completions_of(0.6, steps=5), completions_of(0.0, steps=5)
     lost = pd.concat([early, late.assign(step=late["step"] + 5)])
     lost["reward"] = lost["correct"].astype(float)
-    finding = detectors.no_gradient(metrics_of(frac_reward_zero_std=1.0), lost, SETTINGS)
-    assert "lost what it could do" in finding.advice
+    falling = metrics_of(frac_reward_zero_std=1.0, reward=np.linspace(0.6, 0.0, 40))
+    assert "lost what it could do" in detectors.no_gradient(falling, lost, SETTINGS).advice
+    rising = metrics_of(frac_reward_zero_std=1.0, reward=np.linspace(0.6, 1.0, 40))
+    assert "pays for something else" in detectors.no_gradient(rising, lost, SETTINGS).advice
 
 
 def test_a_reward_blind_to_right_and_wrong_is_found_out():

@@ -109,10 +109,13 @@ def no_gradient(
         return None
     message += f"; of the recorded ones {right:.0%} were all right and {wrong:.0%} all wrong."
     first, last = _right_answers(completions)
-    if wrong >= MOSTLY and first >= GAIN and last <= first / 2:
-        advice = "The policy has lost what it could do at the start: take smaller steps."
-    else:
+    rewards = _values(metrics, "reward")
+    if wrong < MOSTLY or first < GAIN or not last <= first / 2:
         advice = _advice_for_groups(groups, right, wrong, float(flat["alike"].mean()))
+    elif len(rewards) and rewards[-FEWEST:].mean() >= rewards[:FEWEST].mean():
+        advice = "Right answers were lost, but no reward: it pays for something else, mend it."
+    else:
+        advice = "The policy has lost what it could do at the start: take smaller steps."
     return _finding("no_gradient", metrics, completions, message, advice)
 
 
@@ -326,7 +329,7 @@ def helpful_group_size(right: Sequence[int], size: Sequence[int]) -> int | None:
 
 def _advice_for_groups(groups: pd.DataFrame, right: float, wrong: float, alike: float) -> str:
     """One sentence; the shares are those of the groups without gradient."""
-    if right + wrong < 1 - MOSTLY:
+    if right + wrong <= MOSTLY:
         return "Right and wrong completions got the same reward: no group size helps, mend it."
     needed = helpful_group_size(groups["right"], groups["size"])
     if needed is None and alike >= MOSTLY and right < SURE:

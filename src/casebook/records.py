@@ -216,6 +216,7 @@ def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:
     """
     value, low, high = figure["value"], figure["low"], figure["high"]
     if percent:
+        low, high = max(low, 0.0), min(high, 1.0)  # an interval by a normal may leave the shares
         return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
     return f"{value:.3g} [{low:.3g}, {high:.3g}]"
 

@@ -543,15 +543,37 @@ def _result(case: Case) -> str:
     if not runs:
         return records.missing(f"casebook experiments {case.name}")
     before, after = _arm_figures(runs, "before"), _arm_figures(runs, "after")
+    variant = runs[0].get("config", {}).get("variant")
+    others = [
+        f"{words} reached {_arm_figures(taught, 'after')['sampled_accuracy']}"
+        for method, words in TAUGHT.items()
+        if (taught := _taught(case.name, method, variant))
+    ]
+    compared = f" With as many completions, {_listed(others)}." if others else ""
     return (
         f"**On the embedded model**, GRPO took strict sampled accuracy on held-out prompts "
         f"from {before['sampled_accuracy']} to **{after['sampled_accuracy']}** "
         f"({len(runs)} seeds, {_seconds(runs)} of training each). Greedy decoding, which shows "
         f"more of what the base model could do already, went from {before['greedy_accuracy']} "
-        f"to {after['greedy_accuracy']}: much of a gain in sampling can be sharpening."
+        f"to {after['greedy_accuracy']}: much of a gain in sampling can be sharpening.{compared}"
     )
 
 
+def _taught(case: str, method: str, variant: str | None) -> list[dict[str, Any]]:
+    """The runs of a supervised control with the main arm's prompt."""
+    return [
+        run
+        for run in records.committed(case, "nano")
+        if (run.get("config", {}).get("method"), run.get("config", {}).get("variant"))
+        == (method, variant)
+    ]
+
+
+# The supervised controls that a result is never told without: method -> its name in a sentence.
+TAUGHT = {
+    "rejection": "fine-tuning on the base's own right answers (rejection sampling)",
+    "sft": "supervised fine-tuning on the oracle's",
+}
 MAIN_ARM = "grpo"  # the arm whose figures a report and its summary lead with
 COUNTED = {
     "computation": "settled by computation",
