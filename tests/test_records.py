@@ -384,6 +384,7 @@ def write_arm(tmp_path, monkeypatch):
         ([(0.5, 0.2), (0.6, 0.2), (0.5, 0.3)], "falls", "mechanism seen"),
         ([(0.2, 0.21), (0.2, 0.22), (0.2, 0.21)], "rises", "inconclusive"),  # they overlap
         ([(0.2, 0.9), (0.2, 0.9), (0.2, 0.19)], "rises", "inconclusive"),  # one seed falls
+        ([(0.2, 0.9), (0.2, 0.9)], "rises", "inconclusive"),  # two seeds are too few
     ],
 )
 def test_the_records_decide_what_the_embedded_model_shows(write_arm, pairs, expected, verdict):
@@ -391,11 +392,11 @@ def test_the_records_decide_what_the_embedded_model_shows(write_arm, pairs, expe
     found, text = records.compared("poker", COMPARISON | {"expected": expected})
     assert found == verdict
     assert text.startswith("accuracy: ")
-    assert text.endswith("(3 seeds)")
+    assert text.endswith(f"({len(pairs)} seeds)")
 
 
 def test_a_nano_claim_gets_its_verdict_and_its_figures(package, write_arm):
-    write_arm((0.2, 0.5), (0.2, 0.6))
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
     (claim,) = _load(package, yaml.safe_dump([NANO]))
     assert claim["verdict"] == "mechanism seen"
     assert "20.0 % [" in claim["measured"]
@@ -403,7 +404,7 @@ def test_a_nano_claim_gets_its_verdict_and_its_figures(package, write_arm):
 
 
 def test_the_worst_of_several_comparisons_counts(package, write_arm):
-    write_arm((0.2, 0.5), (0.2, 0.6))
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
     falling = COMPARISON | {"expected": "falls"}
     (claim,) = _load(package, yaml.safe_dump([NANO | {"compare": [COMPARISON, falling]}]))
     assert claim["verdict"] == "mechanism not seen"
@@ -428,6 +429,46 @@ def test_a_comparison_that_cannot_be_made_is_an_error(write_arm, change):
 def test_a_nano_claim_names_comparisons_and_no_verdict(package, change):
     with pytest.raises(CasebookError, match="constant-answer"):
         _load(package, yaml.safe_dump([NANO | change]))
+
+
+def test_a_unit_turns_shares_into_numbers(write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    _, text = records.compared("poker", COMPARISON | {"unit": "nats"})
+    assert "0.2 [" in text
+    assert "] nats (3 seeds)" in text
+
+
+def test_arms_without_a_common_seed_are_not_compared(write_arm):
+    write_arm((0.2, 0.5))
+    write_arm((0.2, 0.5), (0.2, 0.5), arm="other")
+    folder = records.paths.RESULTS / "poker" / "nano" / "other"
+    (folder / "seed0.json").unlink()
+    assert records.compared("poker", COMPARISON | {"right": "other/after/accuracy"}) is None
+
+
+def test_what_could_not_be_read_is_no_label():
+    figure = records.commonest_label({"flush": 3, "straight": 1, records.NO_ANSWER: 6})
+    assert figure["value"] == 0.3
+    assert figure["n"] == 10
+
+
+@pytest.mark.parametrize(
+    ("confusion", "value"),
+    [
+        ([[10, 0, 0], [0, 10, 0]], 1.0),
+        ([[10, 0, 0], [10, 0, 0]], 0.0),  # always named
+        ([[0, 5, 5], [0, 10, 0]], 0.0),  # never named
+        ([[0, 10, 0], [10, 0, 0]], -1.0),
+    ],
+)
+def test_telling_a_label_from_the_others_is_not_naming_it_often(confusion, value):
+    figure = records.discrimination(confusion, 0, samples=2)
+    assert figure["value"] == pytest.approx(value)
+    assert figure["low"] <= value <= figure["high"]
+
+
+def test_shares_end_at_nought_and_one():
+    assert records.figure_text({"value": 1.0, "low": 0.99, "high": 1.01}) == "100.0 % [99.0, 100.0]"
 
 
 def test_plain_numbers_and_histograms_are_figures_too(write_arm):

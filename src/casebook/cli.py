@@ -110,7 +110,7 @@ def train(
         typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
     ] = None,
 ) -> None:
-    """Train with GRPO: the run folder gets metrics, completions, the adapter and record.json."""
+    """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
     from casebook.execute import parse_parameters
 
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})

@@ -6,10 +6,13 @@ where it was; a record whose fingerprint is current is not made again.
 """
 
 import itertools
+import math
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,14 @@ import yaml
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, load_case
+from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
+from casebook.models import load_base, load_saved
 from casebook.records import is_current, read_record, write_json
-from casebook.training import read_config, run_fingerprint, train
+from casebook.stats import mean_interval
+from casebook.training import Config, read_config, run_fingerprint, train
 
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
+OTHER = "other_prompt_perplexity"
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 
 
@@ -51,8 +58,6 @@ def run_experiments(
             used.
     """
     load_case(case)
-    if jobs < 1:
-        raise CasebookError(f"jobs is {jobs}: at least one training has to run")
     check_name("profile", profile, PROFILES)
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
     if not known:
@@ -100,11 +105,14 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
     config = read_config((case, profile), {**overrides, "seed": seed})
     mark = run_fingerprint(config)
-    if path.exists() and is_current(read_record(path), mark):
+    if path.exists() and is_current(kept := read_record(path), mark) and OTHER in kept["after"]:
         return path, f"{arm}, seed {seed}: current"
     output = paths.runs_dir() / "experiments" / case / profile / arm / f"seed{seed}-{mark[:8]}"
     run = train(config, output, resume=True)
     record = run.record() | {"arm": arm}
+    for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
+        record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
+        record[when][OTHER] = other_prompt_perplexity(config, source)
     write_json(path, record)
     if (arm, seed) == (ADAPTER_ARM, 0):
         shutil.copytree(run.adapter, paths.RESULTS / case / profile / "adapter", dirs_exist_ok=True)
@@ -114,3 +122,49 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
         f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
         f"training, {record['measure_seconds']:.0f} s of measuring"
     )
+
+
+def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, float] | None:
+    """How well a model still predicts its corpus where another prompt is asked than the trained.
+
+    What a policy unlearns of the trained prompt is its task; what it loses elsewhere is drift.
+
+    Args:
+        config: of the training.
+        source: a saved policy's folder, or the name of the base model.
+
+    Returns:
+        The perplexity a token, with its interval over texts; `None` where the corpus knows the
+        trained prompt only, or there is no corpus.
+    """
+    case = load_case(config.case.case)
+    if config.case.profile not in ("smoke", "nano"):
+        return None
+    rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
+    ending = _ending(case.load("validation", config.case.profile, variant=config.case.variant))
+    rows = [row for row in rows if not row["prompt"].endswith(ending)]
+    if not rows:
+        return None
+    if isinstance(source, Path):
+        model, tokenizer, _ = load_saved(source)
+    else:
+        model, tokenizer = load_base(config.settings | {"fast_inference": False})
+    end = [tokenizer.eos_token_id]
+    logps, mask = token_logps(
+        model.eval(),
+        [
+            (
+                tokenizer(r["prompt"]).input_ids,
+                tokenizer(r["completion"]).input_ids + end * r["ends"],
+            )
+            for r in rows
+        ],
+    )
+    figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
+    return figure | {end: math.exp(figure[end]) for end in ("value", "low", "high")}
+
+
+def _ending(rows: Any) -> str:
+    """What all prompts of a variant end with after the part that differs from row to row."""
+    backwards = [row["prompt"][::-1] for row in rows]
+    return os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths

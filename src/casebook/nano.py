@@ -162,8 +162,13 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     made = json.loads((output / "build.json").read_text())
     write_json(output / "card.json", {**made, "figures": figures, "seen": seen})
     without = made.pop("without")
+    left = {
+        variant: sum(share for name, (share, _) in skills.items() if name not in without)
+        for variant, skills in case.skills.items()
+    }
     planted = "\n".join(
-        f"| {variant} | {name} | {text} | {'left out' if name in without else f'{share:.0%}'} | "
+        f"| {variant} | {name} | {text} | "
+        f"{'left out' if name in without else f'{share / left[variant]:.0%}'} | "
         f"{f'{seen.get(name, 0):.1%}' if variant == settings['variant'] else ''} |"
         for variant, skills in case.skills.items()
         for name, (share, text) in skills.items()

@@ -18,7 +18,7 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,8 +27,8 @@ from typing import Any
 import yaml
 
 from casebook import paths
-from casebook.case import PROFILES, CasebookError, check_name, known_cases
-from casebook.stats import pool_seeds
+from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
+from casebook.stats import mean_interval, pool_seeds
 
 PACKAGES = {
     "torch": "torch",
@@ -56,7 +56,9 @@ BASIS = {  # evidence -> the field that says where to look
     "nano": "compare",
     "none": "command",
 }
+NO_ANSWER = "none"  # in a label histogram: no answer could be read
 DIRECTIONS = {"rises": 1, "falls": -1}
+FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 
 # Files
 
@@ -276,15 +278,15 @@ def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None
 
     Args:
         case: name of the case.
-        comparison: `what` is compared, in words; `left` and `right`, each "arm/when/figure" with
-            the names that a record has on the way to the figure (`grpo/after/greedy_accuracy`);
-            and what is `expected` of it from left to right, `rises` or `falls`.
+        comparison: `what` is compared, in words; `left` and `right`, each "arm/when/figure" as
+            `figures_at` takes it; what is `expected` of it from left to right, `rises` or
+            `falls`; and perhaps a `unit`: without one the figures are shares.
 
     Returns:
         The verdict and the two figures as text, or `None` where an arm has no records. The
         mechanism is *seen* where every seed moves as expected and the pooled 95 % intervals
         (over seeds, then prompts) do not overlap, *not seen* where that holds the other way
-        round, and all else is inconclusive.
+        round, and all else is inconclusive, as is what fewer than three seeds say.
 
     Raises:
         CasebookError: a field is missing, or a record has no such figure.
@@ -296,27 +298,60 @@ def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None
     if not all(sides):
         return None
     seeds = sorted(set(sides[0]) & set(sides[1]))
+    if not seeds:
+        return None
     left, right = (pool_seeds([side[seed] for seed in seeds]) for side in sides)
     sign = DIRECTIONS[comparison["expected"]]
     moves = [sign * (sides[1][seed]["value"] - sides[0][seed]["value"]) for seed in seeds]
     apart = right["low"] > left["high"] or left["low"] > right["high"]
+    enough = apart and len(seeds) >= FEWEST_SEEDS
     verdict = "inconclusive"
-    if apart and all(move > 0 for move in moves):
+    if enough and all(move > 0 for move in moves):
         verdict = "mechanism seen"
-    elif apart and all(move < 0 for move in moves):
+    elif enough and all(move < 0 for move in moves):
         verdict = "mechanism not seen"
-    percent = max(left["high"], right["high"]) <= 1
-    texts = [figure_text(figure, percent) for figure in (left, right)]
-    return verdict, f"{comparison['what']}: {texts[0]}, then {texts[1]} ({len(seeds)} seeds)"
+    unit = comparison.get("unit", "")
+    texts = [figure_text(figure, percent=not unit) for figure in (left, right)]
+    said = f"{texts[0]}, then {texts[1]}{' ' * bool(unit)}{unit}"
+    return verdict, f"{comparison['what']}: {said} ({len(seeds)} seeds)"
 
 
-def commonest_label(histogram: Mapping[str, int]) -> float:
-    """The share of the label that was answered most often: 1.0 is a constant answer.
+def commonest_label(histogram: Mapping[str, int]) -> dict[str, float]:
+    """The share of the label that was answered most often, as a figure: 1.0 is a constant answer.
 
-    >>> commonest_label({"flush": 3, "straight": 1})
+    What could not be read counts as an answer, but is no label.
+
+    >>> commonest_label({"flush": 3, "straight": 1})["value"]
     0.75
     """
-    return max(histogram.values()) / sum(histogram.values())
+    answers = sum(histogram.values())
+    most = max((n for label, n in histogram.items() if label != NO_ANSWER), default=0)
+    return mean_interval([1.0] * most + [0.0] * (answers - most))
+
+
+def discrimination(
+    confusion: Sequence[Sequence[float]], label: int, samples: int
+) -> dict[str, float]:
+    """How well one label is told from the others: its recall less its false alarms, as a figure.
+
+    Naming it always gives 0, as naming it never does; recall alone would pay the first.
+
+    Args:
+        confusion: counts, true label by answer, as records keep them.
+        label: the label's row and column.
+        samples: completions of each prompt, which are not independent.
+    """
+    shares, error = [], 0.0
+    rows = [
+        [row for i, row in enumerate(confusion) if (i == label) is own] for own in (True, False)
+    ]
+    for part in rows:
+        named, total = sum(row[label] for row in part), sum(map(sum, part))
+        shares.append(named / total)
+        error += shares[-1] * (1 - shares[-1]) / (total / samples)
+    value = shares[0] - shares[1]
+    half = 1.96 * math.sqrt(error)
+    return {"value": value, "low": value - half, "high": value + half, "n": len(confusion)}
 
 
 def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
@@ -325,7 +360,8 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
     Args:
         case: name of the case.
         where: "arm/when/figure", the names a record has on the way to the figure, as in
-            `grpo/after/greedy_accuracy`; `commonest_label` reads the label histogram.
+            `grpo/after/greedy_accuracy`. `commonest_label` reads a label histogram, and
+            `discrimination/flush` a confusion matrix.
 
     Returns:
         Seed -> figure; a plain number becomes a figure without width.
@@ -341,6 +377,12 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
             for step in steps:
                 if step == "commonest_label":
                     value = commonest_label(value["label_histogram"])
+                elif step == "discrimination":
+                    table, samples = value["confusion"], record["config"]["test_samples"]
+                    names = load_case(case).labels
+                    value = {
+                        name: discrimination(table, i, samples) for i, name in enumerate(names)
+                    }
                 else:
                     value = value[step]
             if not isinstance(value, Mapping):

@@ -543,11 +543,10 @@ def _result(case: Case) -> str:
     if not runs:
         return records.missing(f"casebook experiments {case.name}")
     before, after = _arm_figures(runs, "before"), _arm_figures(runs, "after")
-    variant = runs[0].get("config", {}).get("variant")
     others = [
         f"{words} reached {_arm_figures(taught, 'after')['sampled_accuracy']}"
         for method, words in TAUGHT.items()
-        if (taught := _taught(case.name, method, variant))
+        if (taught := _taught(case.name, method, _variant(runs[0])))
     ]
     compared = f" With as many completions, {_listed(others)}." if others else ""
     return (
@@ -561,12 +560,12 @@ def _result(case: Case) -> str:
 
 def _taught(case: str, method: str, variant: str | None) -> list[dict[str, Any]]:
     """The runs of a supervised control with the main arm's prompt."""
-    return [
-        run
-        for run in records.committed(case, "nano")
-        if (run.get("config", {}).get("method"), run.get("config", {}).get("variant"))
-        == (method, variant)
-    ]
+    runs = [run for run in records.committed(case, "nano") if _variant(run) == variant]
+    return [run for run in runs if run.get("config", {}).get("method") == method]
+
+
+def _variant(run: Mapping[str, Any]) -> str | None:
+    return run.get("config", {}).get("variant")
 
 
 # The supervised controls that a result is never told without: method -> its name in a sentence.
@@ -607,7 +606,7 @@ def readme_results() -> str:
     """The table of committed `nano` records and benchmarks, as the README shows it."""
     lines = [
         "| case and arm | seeds | strict, sampled: base → trained | strict, greedy: base → trained "
-        "| training, a run | command |",
+        "| training, wall time | command |",
         "| --- | ---: | --- | --- | ---: | --- |",
     ]
     totals = []
@@ -617,9 +616,11 @@ def readme_results() -> str:
             group = list(group)
             before, after = _arm_figures(group, "before"), _arm_figures(group, "after")
             change = [f"{before[name]} → {after[name]}" for name in after]
+            asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
+            other = f" (`{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
             lines.append(
-                f"| {case}, {arm} | {len(group)} | {change[0]} | {change[1]} | {_seconds(group)} "
-                f"| `casebook experiments {case} --arm {arm}` |"
+                f"| {case}, {arm}{other} | {len(group)} | {change[0]} | {change[1]} "
+                f"| {_seconds(group)} | `casebook experiments {case} --arm {arm}` |"
             )
         if runs:
             seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
