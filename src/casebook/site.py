@@ -603,7 +603,12 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def readme_results() -> str:
-    """The table of committed `nano` records and benchmarks, as the README shows it."""
+    """The committed `nano` records and benchmarks, as the README shows them: folded tables."""
+    said = [
+        _result(load_case(name))
+        for name in known_cases()
+        if records.committed(name, "nano", MAIN_ARM)
+    ]
     lines = [
         "| case and arm | seeds | strict, sampled: base → trained | strict, greedy: base → trained "
         "| training, wall time | command |",
@@ -630,15 +635,19 @@ def readme_results() -> str:
             )
     if len(lines) == 2:
         lines = [records.missing("casebook experiments poker")]
-    lines += ["", *totals] if totals else []
+    if totals:
+        summary = "<summary>All arms, with the command of each</summary>"
+        lines = [*said, "", "<details>", summary, "", *lines, "", *totals, "", "</details>"]
     benchmarks = sorted((paths.RESULTS / "benchmarks").glob("*.json"))
     if benchmarks:
-        lines += ["", "| benchmark | figure | command |", "| --- | ---: | --- |"]
+        summary = "<summary>Benchmarks, with the command of each</summary>"
+        lines += ["", "<details>", summary, ""]
+        lines += ["| benchmark | figure | command |", "| --- | ---: | --- |"]
     for path in benchmarks:
         made_by = f"`python benchmarks/{path.stem}.py --output results/benchmarks/{path.name}`"
         content = json.loads(path.read_text(encoding="utf-8"))
         lines += [f"| {name} | {value} | {made_by} |" for name, value in _numbers(content)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "</details>"] if benchmarks else lines)
 
 
 def write_readme_results(readme: str | os.PathLike | None = None) -> bool:
