@@ -51,7 +51,7 @@ def test_a_script_gets_a_file(figures_dir):
     ax.plot([0, 1])
     plots.show(drawn, "13_poker_grpo__line", "A rising line.")
     with Image.open(figures_dir / "13_poker_grpo__line.png") as image:
-        assert image.size == (960, 540)  # 6.4 x 3.6 inches at 150 dots an inch
+        assert image.size == (832, 468)  # 6.4 x 3.6 inches at 130 dots an inch
         assert image.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
 
 

@@ -64,6 +64,9 @@ def test_the_constraint_admits_72_strings():
     assert quotes("constrained-decoding", "72 strings", "8 are", "flush of a kind", '"four"')
 
 
-def test_most_small_groups_have_no_gradient():
-    assert round(0.06**4 + 0.94**4, 2) == 0.78
-    assert quotes("budget", "6 %", "78 %")
+def test_half_of_the_small_groups_have_no_gradient():
+    logged = [0.1094, 0.1719, 0.0938, 0.1437, 0.2, 0.1187, 0.2375, 0.1, 0.2, 0.175]
+    at_most = sum(logged) / len(logged)  # no weight is below 1
+    assert round(at_most, 3) == 0.155
+    assert at_most**4 + (1 - at_most) ** 4 > 0.5
+    assert quotes("budget", "15.5 %", "half of its groups")
