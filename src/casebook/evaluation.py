@@ -315,7 +315,10 @@ def evaluate_to_record(
 
 
 def perplexity(model: Any, tokenizer: Any, case: str | Case, seed: int = OTHER_TEXT) -> dict:
-    """How well a model still predicts text it is not rewarded for: its corpus, fresh draws of it.
+    """How well a model still predicts its corpus, fresh draws of it.
+
+    The prompt it was trained on is among them, with the faults it has unlearned. What it lost
+    elsewhere is `experiments.other_prompt_perplexity`, which the committed records keep instead.
 
     Returns:
         The perplexity a token over `OTHER_ROWS` demonstrations, as a figure with its interval.
