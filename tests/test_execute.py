@@ -169,7 +169,11 @@ def test_ctrl_c_stops_the_children_and_leaves_the_status_readable(checkout):
         "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",
     )
     write_notebook(checkout, "11_alpha_rewards", "print('never')")
-    command = subprocess.Popen([sys.executable, "-m", "casebook.cli", "execute"])
+    command = subprocess.Popen(
+        [sys.executable, "-m", "casebook.cli", "execute"],
+        # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     pid = wait_for(lambda: (checkout / "pid").exists() and (checkout / "pid").read_text())
     command.send_signal(signal.SIGINT)
     assert command.wait(60) == 130

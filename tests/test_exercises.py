@@ -92,6 +92,11 @@ def test_an_unknown_exercise_lists_the_known_ones(name):
         check(name, lambda: 0)
 
 
+@pytest.mark.parametrize("huge", [2**63, 2**64, 10**400], ids=["2^63", "2^64", "10^400"])
+def test_a_number_beyond_floats_is_only_wrong(capsys, huge):
+    assert "not right yet" in said(capsys, "10-b", lambda *arguments, **named: huge)
+
+
 def test_an_attempt_may_change_what_it_is_given(capsys):
     def is_straight(ranks):
         ranks.sort()
