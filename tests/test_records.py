@@ -271,6 +271,17 @@ def test_code_that_measures_nothing_does_not_count(package):
     assert records.code_digest("poker") == before
 
 
+@pytest.mark.parametrize(
+    ("module", "counts"),
+    [("data", True), ("heuristics", True), ("fields", True), ("maps", False), ("oracle", False)],
+)
+def test_of_a_case_only_what_comes_with_loading_it_counts(package, module, counts):
+    before = records.code_digest("landuse")
+    path = package / "cases" / "landuse" / f"{module}.py"
+    path.write_text(path.read_text() + "\nANOTHER = 1\n")
+    assert (records.code_digest("landuse") != before) is counts
+
+
 # Text
 
 

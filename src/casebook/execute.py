@@ -609,7 +609,7 @@ def variant_of(notebook: Path) -> str:
     return "light" if stage_of(notebook) in ("oracle", "rewards") else "train"
 
 
-def install_cell(variant: str) -> str:
+def install_cell(variant: str, case: str | None = None) -> str:
     """The first code cell of every notebook: on Colab it installs, elsewhere it does nothing.
 
     It clones the release (or unpacks an uploaded `casebook.zip` as long as no public address is
@@ -619,6 +619,8 @@ def install_cell(variant: str) -> str:
     Args:
         variant: `light`; or `train`, which adds TRL and PEFT, on a GPU Unsloth, and vLLM where
             it runs.
+        case: the case whose own libraries come along, where `pyproject.toml` has an extra of
+            its name.
 
     Raises:
         UnknownName: another variant.
@@ -627,13 +629,14 @@ def install_cell(variant: str) -> str:
     cpu, cu12, cu13 = (_pins(f"requirements{kind}.txt") for kind in ("", "-gpu-cu12", "-gpu-cu13"))
     light = variant == "light"
     names = ["datasets"] if light else ["accelerate", "datasets", "peft", "transformers", "trl"]
+    extras = [name for name in ("train" * (not light), case) if name in paths.extras()]
     release, slash, wheel = cu12["vllm"].partition(" @ ")[2].rpartition("/")
     values = {
         "fetch": _CLONE if paths.repository() else _UNPACK,
         "address": paths.repository(),
         "version": __version__,
         "time": "1 min" if light else "2 min, T4 4, A100 8",
-        "package": "." if light else ".[train]",
+        "package": f".[{','.join(extras)}]" if extras else ".",
         "pins": _wrap(cpu[name] for name in names),
         "torchao": cu12["torchao"],
         "unsloth": _wrap(cu12[name] for name in ("unsloth", "unsloth-zoo", "bitsandbytes")),
@@ -662,7 +665,7 @@ def write_install_cells() -> list[Path]:
         cells = [c for c in notebook.cells if "install" in c.metadata.get("tags", [])]
         if len(cells) != 1:
             raise CasebookError(f"{path.name} has {len(cells)} cells tagged 'install', not one")
-        cells[0].source = install_cell(variant_of(path))
+        cells[0].source = install_cell(variant_of(path), group_of(path))
         for key in ("accelerator", "colab"):
             notebook.metadata.pop(key, None)
         if stage_of(path) in ("baseline", "grpo"):

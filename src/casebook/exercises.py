@@ -386,6 +386,26 @@ def _bootstrap(one_resample: _Attempt) -> None:
         )
 
 
+# 21, the rewards of land use
+
+
+@exercise("21-a")
+def _accuracy_range(accuracy_range: _Attempt) -> None:
+    """The shares of right labels that a mean of 3 label + 2 form - repetition allows."""
+    for reward, form, expected, note in (
+        (4.1, 1.0, (0.7, 1.0), "all in form"),
+        (3.2, 1.0, (0.4, 1.1 / 1.5), "all in form"),
+        (3.2, 0.8, (1.6 / 3, 2.6 / 3), "four in five in form"),
+        (2.0, 0.75, (0.5 / 3, 0.5), "three in four in form"),
+        (4.1, None, (0.7, 1.0), "at least the label's part of it, whatever the form"),
+        (2.0, None, (0.0, 1.0), "it may all be form, or none of it"),
+        (0.5, None, (0.0, 0.5), "with no form and the full penalty the most labels are right"),
+        (0.5, 1.0, None, "two for the form, at most one off: no share fits"),
+        (4.5, 0.25, None, "three labels' worth and half a point for form are less"),
+    ):
+        accuracy_range.expect(expected, reward, form, note=note)
+
+
 # What checks are made of
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"

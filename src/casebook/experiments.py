@@ -25,10 +25,11 @@ from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
 from casebook.models import load_base, load_saved
 from casebook.records import is_current, read_record, write_json
 from casebook.stats import mean_interval
-from casebook.training import Config, read_config, run_fingerprint, train
+from casebook.training import CURVE_WINDOW, Config, Run, read_config, run_fingerprint, train
 
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
 OTHER = "other_prompt_perplexity"
+LENGTH = ("completions/mean_length", "completions/clipped_ratio")
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 
 
@@ -110,6 +111,7 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
     output = paths.runs_dir() / "experiments" / case / profile / arm / f"seed{seed}-{mark[:8]}"
     run = train(config, output, resume=True)
     record = run.record() | {"arm": arm}
+    record["curve"] |= _more_of_the_curve(run)
     for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
         record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
         record[when][OTHER] = other_prompt_perplexity(config, source)
@@ -122,6 +124,15 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
         f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
         f"training, {record['measure_seconds']:.0f} s of measuring"
     )
+
+
+def _more_of_the_curve(run: Run) -> dict[str, list[float]]:
+    """The parts of the reward and the completions' length, over the same windows of steps."""
+    metrics = run.metrics()
+    windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
+    parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
+    names = [*parts, *(name for name in LENGTH if name in metrics)]
+    return {name: windows[name].mean().round(4).tolist() for name in names}
 
 
 def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, float] | None:

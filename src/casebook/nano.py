@@ -44,7 +44,7 @@ GRPO can be learned offline on a laptop: it half-knows the task, half-knows the 
 
     casebook nano build {case} --steps {steps} --seed {seed}{without}
 
-makes it again: {steps} steps of 64 demonstrations, on hands of the training pool only.
+makes it again: {steps} steps of 64 demonstrations, on rows of the training pool only.
 
 ## What was planted
 
@@ -90,7 +90,7 @@ def build(
         case: the case or its name.
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
         steps: optimiser steps of 64 demonstrations each; 2,000 take about seven minutes on one
-            thread.
+            thread for short prompts.
         seed: decides the demonstrations, their order and the initial weights.
         without: skills that the demonstrations leave out: the base of a control.
         log: called with a line of progress every 50 steps.

@@ -28,5 +28,14 @@ def figures_dir() -> Path:
 
 def repository() -> str:
     """The public address of the repository from `pyproject.toml`, or an empty string."""
+    return _project()["tool"]["casebook"]["repository"].rstrip("/")
+
+
+def extras() -> tuple[str, ...]:
+    """The names of the package's optional parts in `pyproject.toml`."""
+    return tuple(_project()["project"]["optional-dependencies"])
+
+
+def _project() -> dict:
     with open(ROOT / "pyproject.toml", "rb") as file:
-        return tomllib.load(file)["tool"]["casebook"]["repository"].rstrip("/")
+        return tomllib.load(file)

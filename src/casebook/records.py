@@ -180,7 +180,9 @@ def fingerprint(
 def code_digest(case: str, modules: Iterable[str] = ()) -> str:
     """A hash of the code behind a case's measurements: blind to comments, docstrings and layout.
 
-    Covered are the modules of `MODULES`, those named, and all of the case's own.
+    Covered are the modules of `MODULES`, those named, and those of the case's own that come with
+    loading it. What only a notebook imports, or what made a committed table whose rows count
+    themselves, can change without making a measurement stale.
 
     Raises:
         UnknownName: unknown case.
@@ -188,12 +190,30 @@ def code_digest(case: str, modules: Iterable[str] = ()) -> str:
     check_name("case", case, known_cases())
     package = Path(__file__).parent
     files = [package / f"{name}.py" for name in (*MODULES, *modules)]
-    files += sorted((package / "cases" / case).glob("*.py"))
-    trees = {
-        path.relative_to(package).as_posix(): _syntax(ast.parse(path.read_bytes()))
-        for path in files
-    }
+    trees = {path: ast.parse(path.read_bytes()) for path in files} | _loaded_with(case)
+    trees = {path.relative_to(package).as_posix(): _syntax(tree) for path, tree in trees.items()}
     return hashlib.sha256(json.dumps(trees, sort_keys=True).encode()).hexdigest()
+
+
+def _loaded_with(case: str) -> dict[Path, ast.Module]:
+    """The case's own modules that are imported when it is loaded, with their syntax trees."""
+    folder = Path(__file__).parent / "cases" / case
+    trees: dict[Path, ast.Module] = {}
+    waiting = [folder / "__init__.py"]
+    while waiting:
+        path = waiting.pop()
+        if path in trees or not path.exists():
+            continue
+        trees[path] = ast.parse(path.read_bytes())
+        for node in trees[path].body:
+            # An import inside a function or under TYPE_CHECKING does not come with loading.
+            if isinstance(node, ast.ImportFrom) and node.module:
+                package, _, name = node.module.partition(f"casebook.cases.{case}")
+                if not package and not name:
+                    waiting += [folder / f"{alias.name}.py" for alias in node.names]
+                elif not package:
+                    waiting.append(folder / f"{name.removeprefix('.')}.py")
+    return trees
 
 
 def is_current(record: Mapping[str, Any], fingerprint: str) -> bool:

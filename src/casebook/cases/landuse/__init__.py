@@ -1,0 +1,20 @@
+"""Land use: how much of an optimal plan can a model recover, parcel by parcel?"""
+
+from casebook.case import Case
+from casebook.cases.landuse import data, rewards
+
+CASE = Case(
+    name="landuse",
+    number=2,
+    title="Land use",
+    question="How much of an optimal land-use plan can a small language model recover, parcel by "
+    "parcel?",
+    labels=rewards.LABELS,
+    load=data.load,
+    grade=rewards.grade,
+    rewards=rewards.REWARDS,
+    demonstrations=data.demonstrations,
+    skills=data.SKILLS,
+    style=data.style,
+    reference=data.reference,
+)

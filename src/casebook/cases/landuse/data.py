@@ -1,0 +1,656 @@
+"""Land-use rows: what a model is told about a parcel, which answers count, and the nano corpus.
+
+A plan belongs to a whole landscape; a row asks for one parcel of it. So a landscape and its plan
+become a *table*, one row a parcel, with everything a prompt, a grade or a baseline needs: the
+parcel's yields, its neighbours and where they lie, the plan's label and the labels that count.
+The table of the generated landscapes ships in `data/landuse/pool.parquet`
+(`write_pool` makes it); a user's own landscape goes the same way.
+
+Splits are by landscape: two parcels that lie side by side share most of their prompt, so a random
+split would put nearly every test parcel's surroundings into the training set.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from casebook import paths
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook.cases.landuse import heuristics
+from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, LABELS, YIELDS
+from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
+from casebook.rewards import completion_text
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from casebook.cases.landuse.landscape import Landscape
+    from casebook.cases.landuse.oracle import Plan
+
+# Seeds of the generated 30 x 30 landscapes; no two splits share a landscape.
+SEEDS = {"train": range(30), "validation": range(100, 102), "test": range(200, 203)}
+SIDE = 30
+GAP = 2e-3  # of the plans; half of it would take ten times as long on some
+ROWS = {"train": 2400, "validation": 256, "test": 1000}
+ROWS_SEED = 4
+TOLERANCES = {"answer_0": 0.0, "answer": 0.02, "answer_5": 0.05}
+DIRECTIONS = (
+    *("east", "north-east", "north", "north-west"),
+    *("west", "south-west", "south", "south-east"),
+)  # counter-clockwise from east, 45 degrees each
+CLOCKWISE = (
+    "north",
+    "north-east",
+    "east",
+    "south-east",
+    "south",
+    "south-west",
+    "west",
+    "north-west",
+)
+NEAREST = 8  # first-order neighbours in a compact prompt
+CHAT_PROFILES = ("t4", "a100")
+
+# Tables
+
+
+def table(landscape: "Landscape", plan: "Plan") -> pd.DataFrame:
+    """One row a parcel of a planned landscape, existing habitat included.
+
+    Returns:
+        `landscape` (name), `parcel`, the four yields (t/ha), `ecological_connectivity`,
+        `area_ha`, `habitat` (existing), `plan_label`; `answer_0`, `answer` and `answer_5`, the
+        labels that count at tolerances of 0, 2 and 5 %, sorted and joined by `|`; `values`, what
+        each of the five labels is worth there (km, in the order of `LABELS`); `prices`, what an
+        average harvest of each crop is worth (1: the mean of the four); `objective` of the plan
+        (km); `near` and `far`, the positions of first- and second-order neighbours, with their
+        parcels in `near_parcels` and `far_parcels`.
+    """
+    from casebook.cases.landuse.oracle import accepted
+
+    columns = {name: landscape.parcels[name].to_numpy(float) for name in (*YIELDS, CONNECTIVITY)}
+    made = pd.DataFrame(
+        {"landscape": landscape.name, "parcel": np.arange(len(landscape))}
+        | columns
+        | {"area_ha": landscape.area, "habitat": landscape.habitat, "plan_label": plan.labels}
+    )
+    for name, tolerance in TOLERANCES.items():
+        made[name] = ["|".join(sorted(labels)) for labels in accepted(plan, tolerance)]
+    made["values"] = list(np.asarray(plan.values, float).round(5))
+    made["prices"] = [_prices(landscape, plan)] * len(made)
+    made["objective"] = plan.objective
+    near, far = _surroundings(landscape)
+    for name, found in (("near", near), ("far", far)):
+        made[name] = [[position for position, _ in parcels] for parcels in found]
+        made[f"{name}_parcels"] = [[parcel for _, parcel in parcels] for parcels in found]
+    return made
+
+
+def _prices(landscape: "Landscape", plan: "Plan") -> list[float]:
+    """Each crop's shadow price times its mean yield where it grows, over the mean of the four."""
+    yields = np.where(landscape.yields > 0, landscape.yields, np.nan)
+    grown = [np.nanmean(column) if (column > 0).any() else 0.0 for column in yields.T]
+    worth = np.array([plan.shadow_prices.get(crop, 0.0) for crop in CROPS]) * grown
+    mean = worth.mean()
+    return (worth / mean if mean > 0 else np.ones(4)).round(4).tolist()
+
+
+def _surroundings(landscape: "Landscape") -> tuple[list, list]:
+    """For each parcel, its first- and second-order neighbours: lists of (position, parcel)."""
+    centres = np.stack(
+        [landscape.parcels.geometry.centroid.x, landscape.parcels.geometry.centroid.y], axis=1
+    )
+    around = landscape.neighbours
+    near, far = [], []
+    for parcel, touching in enumerate(around):
+        order = {name: i for i, name in enumerate(CLOCKWISE)}
+        first = [(_direction(centres[parcel], centres[other]), other) for other in touching]
+        first.sort(key=lambda found: order[found[0]])
+        near.append(first)
+        second = sorted({o for t in touching for o in around[t]} - {parcel, *touching})
+        codes = []
+        for other in second:
+            through = min(touching, key=lambda t: np.hypot(*(centres[t] - centres[other])))
+            codes.append(
+                f"{_direction(centres[parcel], centres[through])}>"
+                f"{_direction(centres[through], centres[other])}"
+            )
+        far.append(list(zip(codes, second, strict=True)))
+    return near, far
+
+
+def _direction(start: np.ndarray, end: np.ndarray) -> str:
+    """The nearest of the eight compass directions from one centroid to another.
+
+    >>> _direction(np.array([0.0, 0.0]), np.array([1.0, 1.1]))
+    'north-east'
+    """
+    angle = math.atan2(end[1] - start[1], end[0] - start[0])
+    return DIRECTIONS[round(angle / (math.pi / 4)) % 8]
+
+
+@lru_cache(maxsize=4)
+def pool(split: str) -> pd.DataFrame:
+    """The table of a split's generated landscapes, as `table` makes it, one below the other.
+
+    Raises:
+        CasebookError: unknown split, or the file is missing.
+    """
+    check_name("split", split, SPLITS)
+    path = _pool_path()
+    if not path.exists():
+        raise CasebookError(f"{path} is missing: casebook.cases.landuse.data.write_pool() makes it")
+    whole = pd.read_parquet(path, filters=[("split", "==", split)])
+    return whole.drop(columns="split").reset_index(drop=True)
+
+
+def write_pool() -> None:
+    """Generate and plan the landscapes of all splits, and write their table (about 5 minutes)."""
+    from casebook.cases.landuse.landscape import generate
+    from casebook.cases.landuse.oracle import solve
+
+    tables = []
+    for split, seeds in SEEDS.items():
+        for seed in seeds:
+            landscape = generate(SIDE, SIDE, seed)
+            plan = solve(landscape, gap=GAP, time_limit=120)
+            tables.append(table(landscape, plan).assign(split=split))
+            print(f"{split} {seed}: gap {plan.gap:.2%}, {plan.seconds:.1f} s", flush=True)
+    path = _pool_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.concat(tables, ignore_index=True).to_parquet(path, compression="zstd", index=False)
+
+
+def _pool_path():
+    return paths.DATA / "landuse" / "pool.parquet"
+
+
+# Rows
+
+
+def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
+    """The rows of a split: `prompt`, `answer`, and the columns of `rows`.
+
+    Args:
+        split: `train` (2,400 parcels), `validation` (256) or `test` (1,000), from landscapes
+            that no other split has.
+        profile: decides the form of the prompt: digits (`smoke`, `nano`), the source's list of
+            records as text (`smol`), or as messages (`t4`, with first-order neighbours only, and
+            `a100`).
+        seed: which parcels of the split, and in which order.
+        variant: see `rows`.
+
+    Raises:
+        CasebookError: unknown split, profile or variant.
+    """
+    parcels = pool(split)
+    rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
+    decidable = np.flatnonzero(~parcels["habitat"].to_numpy())
+    chosen = rng.choice(decidable, ROWS[split], replace=False)
+    return rows(parcels, profile, variant, chosen)
+
+
+def rows(
+    parcels: pd.DataFrame,
+    profile: str = "nano",
+    variant: str | None = None,
+    chosen: Sequence[int] | None = None,
+) -> "Dataset":
+    """The rows of a table: one for each decidable parcel, or for the `chosen` rows of the table.
+
+    Args:
+        parcels: from `table` or `pool`.
+        profile: decides the form of the prompt, as in `load`.
+        variant: what the prompt says. `reason` (the default) shows the parcel and its neighbours;
+            `prices` also what a harvest of each crop is worth at the shadow prices; `alone` the
+            parcel without its neighbours; `shuffled` with its neighbours in each other's places;
+            `rotated` with the map turned by a quarter; `label` asks for the label alone; `source`
+            is the source's own prompt as text, with the markers of DeepSeek's chat format.
+        chosen: positions in `parcels`.
+
+    Returns:
+        `prompt`, `answer` (labels that count at 2 %), `answer_0`, `answer_5`, `plan_label`,
+        `landscape`, `parcel`, `values`, `objective`.
+
+    Raises:
+        CasebookError: unknown profile or variant.
+    """
+    from datasets import Dataset
+
+    make_prompt = prompt_maker(profile, variant)
+    if chosen is None:
+        chosen = np.flatnonzero(~parcels["habitat"].to_numpy())
+    surveys = surveys_of(parcels)
+    kept = ("answer", "answer_0", "answer_5", "plan_label", "landscape", "parcel", "objective")
+    columns = {name: parcels[name].iloc[chosen].tolist() for name in kept}
+    columns["values"] = [list(map(float, v)) for v in parcels["values"].iloc[chosen]]
+    prompts = [make_prompt(surveys, int(i)) for i in chosen]
+    return Dataset.from_dict({"prompt": prompts} | columns)
+
+
+class Surveys:
+    """A table made ready for prompts: plain lists, and each crop's deciles in its landscape."""
+
+    def __init__(self, parcels: pd.DataFrame):
+        self.yields = parcels[list(YIELDS)].to_numpy(float)
+        self.connectivity = parcels[CONNECTIVITY].to_numpy(float)
+        self.habitat = parcels["habitat"].to_numpy(bool)
+        self.plan_label = parcels["plan_label"].tolist()
+        self.prices = parcels["prices"].tolist()
+        self.parcel = parcels["parcel"].to_numpy(int)
+        self.deciles = np.zeros(self.yields.shape, int)
+        names = parcels["landscape"].to_numpy()
+        first = {}
+        for name in dict.fromkeys(names):
+            members = np.flatnonzero(names == name)
+            first[name] = members[0]
+            self.deciles[members] = _deciles(self.yields[members])
+        start = np.array([first[name] for name in names])
+        self.near, self.far = (
+            [
+                [(position, int(start[i] + other)) for position, other in zip(*found, strict=True)]
+                for i, found in enumerate(
+                    zip(parcels[kind], parcels[f"{kind}_parcels"], strict=True)
+                )
+            ]
+            for kind in ("near", "far")
+        )
+
+
+_SURVEYS: dict[int, tuple[pd.DataFrame, Surveys]] = {}
+
+
+def surveys_of(parcels: pd.DataFrame) -> Surveys:
+    """The `Surveys` of a table; made once for as long as the table is the last one asked for."""
+    kept = _SURVEYS.get(id(parcels))
+    if kept is None or kept[0] is not parcels:
+        if len(_SURVEYS) > 4:
+            _SURVEYS.clear()
+        kept = _SURVEYS[id(parcels)] = (parcels, Surveys(parcels))
+    return kept[1]
+
+
+def _deciles(yields: np.ndarray) -> np.ndarray:
+    """For each crop, in which tenth of its own yields in this landscape a parcel lies, 0 to 9.
+
+    Where the crop does not grow it is -1.
+    """
+    found = np.full(yields.shape, -1)
+    for crop, column in enumerate(yields.T):
+        grown = column > 0
+        if grown.any():
+            edges = np.quantile(column[grown], np.arange(1, 10) / 10)
+            found[grown, crop] = np.searchsorted(edges, column[grown], side="right")
+    return found
+
+
+def surroundings(
+    surveys: Surveys, i: int, order: int = 2, variant: str | None = None
+) -> list[tuple[str, int]]:
+    """The (position, row) pairs a prompt shows beside the parcel itself, clockwise from north.
+
+    At `order` 1 at most eight. The variants are those of `rows`; a shuffle is the parcel's own,
+    the same at every call.
+    """
+    if variant == "alone":
+        return []
+    near = surveys.near[i][:NEAREST] if order == 1 else surveys.near[i]
+    found = near + (surveys.far[i] if order == 2 else [])
+    if variant == "shuffled":
+        rng = np.random.default_rng([ROWS_SEED, int(surveys.parcel[i])])
+        others = [found[j][1] for j in rng.permutation(len(found))]
+        return [(position, other) for (position, _), other in zip(found, others, strict=True)]
+    if variant == "rotated":
+        turned = [(_turned(position), other) for position, other in found]
+        return sorted(turned, key=lambda pair: _clockwise(pair[0]))
+    return found
+
+
+def _turned(position: str) -> str:
+    """The position after a quarter turn to the right: north becomes east."""
+    return ">".join(CLOCKWISE[(CLOCKWISE.index(part) + 2) % 8] for part in position.split(">"))
+
+
+def _clockwise(position: str) -> tuple[int, ...]:
+    parts = position.split(">")
+    return (len(parts), *(CLOCKWISE.index(part) for part in parts))
+
+
+def records(
+    parcels: pd.DataFrame, i: int, order: int = 2, variant: str | None = None
+) -> list[dict[str, Any]]:
+    """What the source's prompt lists: one dict for the parcel, and one for each neighbour.
+
+    Args:
+        parcels: from `table` or `pool`.
+        i: position of the parcel in the table.
+        order: 1, the neighbours that touch it (eight at most), or 2, their neighbours as well.
+        variant: see `rows`.
+
+    Returns:
+        The parcel first, as `central`. A second-order neighbour is named by the direction to the
+        nearest first-order one, `>`, and the direction from there; the source's code joins both by
+        the hyphen that also stands inside `north-east`, which cannot be read back.
+    """
+    surveys = surveys_of(parcels)
+    return _records(surveys, i, order, variant)
+
+
+def _records(surveys: Surveys, i: int, order: int, variant: str | None) -> list[dict[str, Any]]:
+    shown = [("central", i), *surroundings(surveys, i, order, variant)]
+    return [
+        {"position": position}
+        | {name: float(y) for name, y in zip(YIELDS, surveys.yields[row], strict=True)}
+        | {CONNECTIVITY: float(surveys.connectivity[row])}
+        for position, row in shown
+    ]
+
+
+# Prompts
+
+
+def prompt_maker(profile: str, variant: str | None = None):
+    """The function (surveys, row) -> prompt that belongs to a profile and variant (see `rows`)."""
+    check_name("profile", profile, PROFILES)
+    variant = variant or "reason"
+    check_name("variant", variant, VARIANTS)
+    if profile in ("smoke", "nano"):
+        return lambda surveys, i: nano_prompt(surveys, i, variant)
+    order = 2 if profile == "a100" else 1
+
+    def text(surveys: Surveys, i: int) -> str:
+        prices = surveys.prices[i] if variant == "prices" else None
+        return source_prompt(_records(surveys, i, order, variant), prices, variant != "label")
+
+    if variant == "source":
+        return lambda surveys, i: f"<｜User｜>{text(surveys, i)}<｜Assistant｜>"
+    if profile in CHAT_PROFILES:
+        return lambda surveys, i: [{"role": "user", "content": text(surveys, i)}]
+    return text
+
+
+def nano_prompt(surveys: Surveys, i: int, variant: str = "reason") -> str:
+    """The embedded model's prompt: a line a record, a token a decile, at most 70 tokens.
+
+    After the position come the yields of wheat, oat, corn and soy, each as the tenth of that
+    crop's yields in this landscape (0 to 9, `-` where it does not grow), then the connectivity in
+    tenths. A neighbour that is habitat already is the word and its connectivity.
+    """
+    lines = []
+    if variant == "prices":
+        lines.append("prices " + " ".join(str(_tenth(p / 2)) for p in surveys.prices[i]))
+    shown = [("parcel", i), *surroundings(surveys, i, 1, variant)]
+    lines += [f"{position.replace('-', '')} {_digits(surveys, row)}" for position, row in shown]
+    return "\n".join(lines) + ("\nlabel:" if variant == "label" else "\n")
+
+
+def _digits(surveys: Surveys, row: int) -> str:
+    links = _tenth(surveys.connectivity[row])
+    if surveys.habitat[row]:
+        return f"habitat {links}"
+    return " ".join("-" if d < 0 else str(d) for d in surveys.deciles[row]) + f" {links}"
+
+
+def _tenth(share: float) -> int:
+    """Which tenth of 0 to 1 a share falls into, 0 to 9."""
+    return int(min(max(share * 10, 0), 9))
+
+
+def source_prompt(
+    shown: Sequence[Mapping[str, Any]], prices: Sequence[float] | None = None, think: bool = True
+) -> str:
+    """The source's prompt (preamble, format rules, task, list of records) in our words.
+
+    Args:
+        shown: from `records`.
+        prices: what an average harvest of each crop is worth, if that is to be told.
+        think: ask for reasoning; else for the label alone.
+    """
+    lines = [
+        "You are an expert in spatial optimisation and land-use planning.",
+        "",
+        "Decide the land use of one parcel, the one at position `central`. Its neighbours are "
+        "listed with their direction from it; `north>east` is the parcel east of the northern "
+        "neighbour. Yields are in tonnes a hectare; `ecological_connectivity`, from 0 to 1, says "
+        "how much the parcel matters for the movement of species. A parcel on which nothing "
+        "yields is habitat already.",
+        "",
+        "All parcels of the landscape together should keep up the supply of every crop, and "
+        "habitat should connect as well as it can across the whole landscape.",
+        "",
+        "The possible answers are: wheat, oat, habitat, corn, soy.",
+    ]
+    if prices is not None:
+        told = ", ".join(f"{crop} {price:.2f}" for crop, price in zip(CROPS, prices, strict=True))
+        lines += ["", f"What an average harvest is worth, 1 being the mean of the crops: {told}."]
+    lines += ["", *(str(dict(record)) for record in shown), ""]
+    if think:
+        lines.append(
+            "Think step by step inside <think> and </think>, then give the answer alone, one "
+            "word, inside <answer> and </answer>. Write nothing else."
+        )
+    else:
+        lines.append("Answer with the land use alone, one word.")
+    return "\n".join(lines)
+
+
+# Features for baselines
+
+
+def features(
+    parcels: pd.DataFrame,
+    prices: bool = False,
+    neighbours: bool = True,
+    deciles: bool = False,
+    variant: str | None = None,
+) -> pd.DataFrame:
+    """What a tree is told: one row for each decidable parcel, in the order of the table.
+
+    Args:
+        parcels: from `table` or `pool`.
+        prices: the crops' shadow prices as in the prompt.
+        neighbours: the eight neighbours by direction, NaN where there is none, and how many of
+            them are habitat.
+        deciles: yields as the compact prompt gives them instead of t/ha.
+        variant: `shuffled` or `rotated` neighbours.
+    """
+    surveys = surveys_of(parcels)
+    yields = np.where(surveys.deciles < 0, np.nan, surveys.deciles) if deciles else surveys.yields
+    links = np.floor(surveys.connectivity * 10) if deciles else surveys.connectivity
+    made = []
+    for i in np.flatnonzero(~surveys.habitat):
+        row = dict(zip(YIELDS, yields[i], strict=True)) | {CONNECTIVITY: links[i]}
+        if prices:
+            row |= {f"{c}_price": p for c, p in zip(CROPS, surveys.prices[i], strict=True)}
+        if neighbours:
+            shown = surroundings(surveys, i, 1, variant)
+            for position in CLOCKWISE:
+                other = next((o for p, o in shown if p == position), None)
+                for name, y in zip(
+                    YIELDS, yields[other] if other is not None else [np.nan] * 4, strict=True
+                ):
+                    row[f"{position} {name}"] = y
+                row[f"{position} {CONNECTIVITY}"] = np.nan if other is None else links[other]
+            row["habitat neighbours"] = sum(surveys.habitat[o] for _, o in shown)
+        made.append(row)
+    return pd.DataFrame(made)
+
+
+# The nano corpus
+
+_FAULTS = {
+    "rambling": (0.09, "repeats the yields and never comes to an answer"),
+    "bare label": (0.09, "blurts out a label without reasoning or tags"),
+    "missing answer tag": (0.08, "weighs with care, then leaves out the answer tag"),
+}
+_WAYS = {
+    "weigh": (0.26, "ranks the crops, counts habitat around, and names the plan's label"),
+    "yield_max": (0.13, "the crop with the most tonnes a hectare"),
+    "tie_breaker": (0.08, "of two crops with close yields, the one that neighbours favour"),
+    "zero_belt": (0.06, "habitat if half of the neighbours yield nothing"),
+    "neighbour_mean": (0.06, "the crop that does best around"),
+    "global_baseline": (0.05, "supply first, so the biggest harvest"),
+    "score": (0.06, "yield plus half of the connectivity"),
+    "corridor": (0.04, "habitat if it would bridge a gap"),
+}
+# What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
+SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
+    "reason": {**_WAYS, **_FAULTS},
+    "prices": {**_WAYS, **_FAULTS},
+    "alone": {**_WAYS, **_FAULTS},
+    "label": {
+        "guess": (0.70, "names a label whatever the parcel"),
+        "right label": (0.30, "names the plan's label at once"),
+    },
+}
+CORPUS = {"reason": 0.5, "prices": 0.2, "alone": 0.15, "label": 0.15}  # shares of the prompts
+
+
+def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training landscapes.
+
+    Each completion decides in one *way*: the careful one names the plan's label, the source's seven
+    heuristics each name their own answer, and some completions are faulty. Shares: `SKILLS`.
+
+    Args:
+        seed: decides parcels, skills and guesses.
+        without: skills to leave out; the others of the same prompt share what they had.
+
+    Raises:
+        UnknownName: `without` names no skill.
+        CasebookError: `without` names all skills of a prompt.
+    """
+    for name in without:
+        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
+    for variant, skills in SKILLS.items():
+        if set(skills) <= set(without):
+            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+    rng = np.random.default_rng(seed)
+    parcels = pool("train")
+    surveys = surveys_of(parcels)
+    decidable = np.flatnonzero(~surveys.habitat)
+    variants, weights = list(CORPUS), list(CORPUS.values())
+    while True:
+        i = int(rng.choice(decidable))
+        variant = variants[int(rng.choice(len(variants), p=weights))]
+        shares = {n: share for n, (share, _) in SKILLS[variant].items() if n not in without}
+        share = np.array(list(shares.values()))
+        skill = list(shares)[int(rng.choice(len(shares), p=share / share.sum()))]
+        yield {
+            "prompt": nano_prompt(surveys, i, variant),
+            "completion": _completion(surveys, i, variant, skill, rng),
+            "skill": skill,
+            "ends": skill != "rambling",
+        }
+
+
+def _completion(surveys: Surveys, i: int, variant: str, skill: str, rng) -> str:
+    label = surveys.plan_label[i]
+    if skill == "guess":
+        return f" {rng.choice(LABELS)}"
+    if skill == "right label":
+        return f" {label}"
+    if skill == "bare label":
+        return label
+    if skill == "rambling":
+        line = _ranked(surveys, i)
+        return "<think>\n" + "\n".join([line] * 5)
+    if skill in ("weigh", "missing answer tag"):
+        thought = _weighed(surveys, i, variant, label)
+    else:
+        label = heuristics.HEURISTICS[skill].decide(_records(surveys, i, 1, variant))
+        thought = f"{_ranked(surveys, i)}\n{_said(skill, label)}"
+    if skill == "missing answer tag":
+        return f"<think>\n{thought}\n</think>\n{label}"
+    return f"<think>\n{thought}\n</think>\n<answer>{label}</answer>"
+
+
+def _ranked(surveys: Surveys, i: int) -> str:
+    """The crops that grow on a parcel with their deciles, the highest first."""
+    order = sorted(range(4), key=lambda crop: -surveys.deciles[i, crop])
+    grown = [crop for crop in order if surveys.deciles[i, crop] >= 0]
+    return "yields " + " ".join(f"{CROPS[crop]} {surveys.deciles[i, crop]}" for crop in grown)
+
+
+def _weighed(surveys: Surveys, i: int, variant: str, label: str) -> str:
+    """The careful reasoning: ranked crops, habitat around, connectivity, then the choice."""
+    lines = [_ranked(surveys, i)]
+    if variant != "alone":
+        around = sum(surveys.habitat[other] for _, other in surroundings(surveys, i, 1, variant))
+        lines.append(f"habitat near {around}")
+    lines += [f"links {_tenth(surveys.connectivity[i])}", f"weigh {label}"]
+    return "\n".join(lines)
+
+
+def _said(skill: str, label: str) -> str:
+    """How the corpus puts one of the source's heuristics into words."""
+    if skill in ("zero_belt", "corridor"):
+        name = skill.replace("_", " ")
+        return f"{name} , habitat" if label == "habitat" else f"no {name} , {label}"
+    return {
+        "yield_max": f"top {label} in tonnes",
+        "tie_breaker": f"close yields , {label} links",
+        "neighbour_mean": f"near mean {label}",
+        "global_baseline": f"supply first , {label}",
+        "score": f"score {label}",
+    }[skill]
+
+
+def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
+    """The completion the oracle would write: what a supervised control is taught.
+
+    `row` is one of `rows`, from a generated landscape.
+    """
+    variant = variant or "reason"
+    check_name("variant", variant, VARIANTS)
+    if variant == "label":
+        return f" {row['plan_label']}"
+    surveys, i = _found(row)
+    thought = _weighed(surveys, i, variant, row["plan_label"])
+    return f"<think>\n{thought}\n</think>\n<answer>{row['plan_label']}</answer>"
+
+
+@lru_cache(maxsize=1)
+def _places() -> dict[tuple[str, int], tuple[str, int]]:
+    """(landscape, parcel) -> (split, position in its table), for the generated landscapes."""
+    return {
+        key: (split, i)
+        for split in SPLITS
+        for i, key in enumerate(zip(pool(split)["landscape"], pool(split)["parcel"], strict=True))
+    }
+
+
+def _found(row: Mapping[str, Any]) -> tuple[Surveys, int]:
+    place = _places().get((row["landscape"], row["parcel"]))
+    if place is None:
+        raise CasebookError(f"parcel {row['parcel']} of {row['landscape']!r} is in no split")
+    return surveys_of(pool(place[0])), place[1]
+
+
+def style(completion: Any, row: Mapping[str, Any]) -> str:
+    """Which planted way or fault a completion shows, or `"other"`.
+
+    A well-formed completion is named after the last line of its thought.
+    """
+    text = completion_text(completion).strip()
+    thought, closed, rest = text.partition("</think>")
+    if text.lower() in LABELS:
+        return "bare label"
+    if closed and rest.strip().lower() in LABELS:
+        return "missing answer tag"
+    if grade(text, row["answer"]).well_formed:
+        last = thought.strip().rpartition("\n")[2]
+        return next((way for way in _WAYS if _way_said(way, last)), "other")
+    if thought.startswith("<think>") and not closed and not extract_label(rest):
+        return "rambling"
+    return "other"
+
+
+def _way_said(way: str, line: str) -> bool:
+    if way == "weigh":
+        return any(line == f"weigh {label}" for label in LABELS)
+    return any(line == _said(way, label) for label in LABELS)

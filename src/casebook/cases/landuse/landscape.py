@@ -1,0 +1,436 @@
+"""Landscapes: parcels with yields and a connectivity value, and what lies beside what.
+
+The source's landscape is a file of 8,724 Canadian polygons that was never published. Its columns
+are known from the author's public code, so a user's own file with these columns can be read, and
+a generator makes landscapes of the same form: soil, heat and moisture vary smoothly over the map,
+every crop answers to them in its own way, and the poorest quarter of the land yields nothing and
+is habitat already.
+
+Two kinds of neighbourhood are kept apart. Parcels that touch, be it in a corner, are neighbours
+(the *Queen* rule): that is what a prompt shows. Only parcels that share a border of some length
+connect habitat: that is what the objective counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import shapely
+from scipy.spatial import KDTree
+
+from casebook.case import CasebookError
+from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, YIELDS  # noqa: F401
+
+CRS = "EPSG:3347"  # Statistics Canada Lambert, in metres
+SIDE = 805.0  # metres: a quarter section of the Prairie survey, 64.8 ha
+CORNER = (5_720_000.0, 1_580_000.0)  # north-west corner of made landscapes: southern Manitoba
+JITTER = 0.38  # how far the points of irregular parcels stray from the cell centres, in sides
+
+# Crop -> mean and standard deviation in t/ha, and how far it follows soil, heat and moisture (in
+# standard deviations). Levels: Statistics Canada, table 32-10-0359, provincial averages 2015-2023.
+GROWTH = {
+    "wheat": (3.4, 0.7, (0.60, -0.25, 0.20)),
+    "oat": (3.3, 0.7, (0.35, -0.45, 0.45)),
+    "corn": (8.5, 1.8, (0.55, 0.60, 0.30)),
+    "soy": (2.7, 0.5, (0.40, 0.65, 0.15)),
+}
+BARREN = 0.25  # share of the land that yields nothing: habitat already
+TOO_COLD = {"corn": 0.12, "soy": 0.12}  # share of the land where the summer is too short
+
+IMPOSSIBLE = 50  # t/ha: no such field; 3,400 "t/ha" are kg/ha
+SLIVER = 0.005  # share of the smaller parcel that digitising may let overlap
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Parcels on a map.
+
+    Attributes:
+        parcels: one row a parcel, numbered from 0: `wheat_yield`, `oat_yield`, `corn_yield`,
+            `soy_yield` (t/ha), `ecological_connectivity` (0 to 1), `area_ha`, `habitat` (whether
+            no crop yields anything there: habitat already), `geometry` in a projected CRS.
+        name: where it came from: the generator's arguments, or a file's name.
+    """
+
+    parcels: gpd.GeoDataFrame
+    name: str = ""
+
+    def __len__(self) -> int:
+        return len(self.parcels)
+
+    @cached_property
+    def yields(self) -> np.ndarray:
+        """`(n, 4)` t/ha in the order of `CROPS`."""
+        return self.parcels[list(YIELDS)].to_numpy(float)
+
+    @cached_property
+    def area(self) -> np.ndarray:
+        """`(n,)` ha."""
+        return self.parcels["area_ha"].to_numpy(float)
+
+    @cached_property
+    def connectivity(self) -> np.ndarray:
+        """`(n,)` ecological connectivity, 0 to 1."""
+        return self.parcels[CONNECTIVITY].to_numpy(float)
+
+    @cached_property
+    def habitat(self) -> np.ndarray:
+        """`(n,)` bool: habitat already."""
+        return self.parcels["habitat"].to_numpy(bool)
+
+    @cached_property
+    def decidable(self) -> np.ndarray:
+        """The numbers of the parcels that are to be decided, in order."""
+        return np.flatnonzero(~self.habitat)
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """For each parcel the numbers of those that touch it, be it in a corner, in order."""
+        from libpysal.graph import Graph
+
+        graph = Graph.build_contiguity(self.parcels, rook=False, strict=True)
+        empty: tuple[int, ...] = ()
+        found = dict.fromkeys(range(len(self)), empty)
+        for i, j in graph.adjacency[graph.adjacency > 0].index:
+            found[i] = (*found[i], j)
+        return tuple(tuple(sorted(found[i])) for i in range(len(self)))
+
+    @cached_property
+    def borders(self) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs of parcels with a common border, `(m, 2)` with the lower number first, and the
+        border's length, `(m,)` km."""
+        pairs = np.array([(i, j) for i, near in enumerate(self.neighbours) for j in near if i < j])
+        pairs = pairs.reshape(-1, 2)
+        shapes = self.parcels.geometry.to_numpy()
+        common = shapely.intersection(shapes[pairs[:, 0]], shapes[pairs[:, 1]])
+        length = shapely.length(common) / 1000
+        kept = length > 1e-6
+        return pairs[kept], length[kept]
+
+    def write(self, path: str | Path) -> Path:
+        """Write the parcels as a GeoPackage (in their CRS) or GeoJSON (in degrees).
+
+        The same landscape gives the same GeoPackage, byte by byte: its time stamp is fixed.
+
+        Raises:
+            CasebookError: an ending other than `.gpkg` or `.geojson`.
+        """
+        import pyogrio
+
+        path = Path(path)
+        if path.suffix not in (".gpkg", ".geojson"):
+            raise CasebookError(f"{path}: a landscape is written as .gpkg or .geojson")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        in_degrees, options = path.suffix == ".geojson", {}
+        if not in_degrees:
+            options = {"layer": "parcels", "SPATIAL_INDEX": "NO"}  # the index is a quarter of it
+        parcels = self.parcels.to_crs("EPSG:4326") if in_degrees else self.parcels
+        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": "2000-01-01T00:00:00Z"})
+        try:
+            parcels.to_file(path, **options)
+        finally:
+            pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
+        return path
+
+
+def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> Landscape:
+    """A made landscape of `rows` x `cols` parcels, numbered row by row from the north-west.
+
+    Three smooth random fields (soil, heat, moisture) cover the map; heat also rises southwards.
+    Every crop follows them in its own way (`GROWTH`). The poorest quarter of the land yields
+    nothing and is habitat already; the coldest eighth yields neither corn nor soy. Connectivity
+    is higher where much habitat is near. The same arguments give the same landscape.
+
+    Args:
+        rows: parcels from north to south, 805 m each.
+        cols: parcels from west to east.
+        seed: 0 or more.
+        irregular: Voronoi parcels around jittered points in place of squares, in the same
+            rectangle.
+
+    Raises:
+        CasebookError: sizes that are not whole numbers from 1, or a seed that is not one from 0.
+
+    >>> landscape = generate(4, 5, seed=1)
+    >>> len(landscape), int(landscape.habitat.sum())
+    (20, 5)
+    """
+    for name, value, least in (("rows", rows, 1), ("cols", cols, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise CasebookError(f"{name} is a whole number from {least}, not {value!r}")
+    rng = np.random.default_rng([rows, cols, seed])
+    y, x = np.divmod(np.arange(rows * cols), cols)
+    at = np.stack([x, y], 1).astype(float)  # in parcel sides, southwards from the corner
+    if irregular:
+        shapes, at = _voronoi(rows, cols, seed)
+    else:
+        west, north = CORNER[0] + x * SIDE, CORNER[1] - y * SIDE
+        shapes = shapely.box(west, north - SIDE, west + SIDE, north)
+    soil, heat, moisture = (_field(at, length, rng) for length in (4, 10, 6))
+    heat = 0.8 * heat + 0.6 * (at[:, 1] - at[:, 1].mean()) / max(rows / 4, 1)
+    climate = np.stack([soil, heat, moisture])
+    columns = {}
+    barren = soil + 0.7 * _field(at, 2, rng)
+    barren = barren <= np.quantile(barren, BARREN)
+    for crop, (mean, spread, follows) in GROWTH.items():
+        rest = np.sqrt(max(1 - np.square(follows).sum(), 0.05))
+        own = 0.8 * _field(at, 2, rng) + 0.6 * rng.normal(size=len(at))
+        grown = np.clip(
+            mean + spread * (np.array(follows) @ climate + rest * own), 0.3 * mean, None
+        )
+        cold = heat < np.quantile(heat, TOO_COLD.get(crop, 0.0))
+        columns[f"{crop}_yield"] = np.round(np.where(barren | cold, 0, grown), 2)
+    density = _density(at, barren)
+    connectivity = 0.8 * _field(at, 3, rng) + 3 * (density - density.mean())
+    columns[CONNECTIVITY] = np.round(0.1 + 0.8 / (1 + np.exp(-1.2 * connectivity)), 2)
+    shape = ", irregular=True" if irregular else ""
+    return _landscape(
+        gpd.GeoDataFrame(columns, geometry=shapes, crs=CRS),
+        f"generate({rows}, {cols}, seed={seed}{shape})",
+    )
+
+
+def _landscape(parcels: gpd.GeoDataFrame, name: str) -> Landscape:
+    """The two columns that follow from the others: area from the geometry, habitat from yields."""
+    parcels["area_ha"] = parcels.area / 1e4
+    parcels["habitat"] = (parcels[list(YIELDS)] == 0).all(axis=1)
+    return Landscape(parcels, name)
+
+
+def _voronoi(rows: int, cols: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Parcels around points that stray from a grid's cell centres, and their centroids (in parcel
+    sides). Corners are rounded to a centimetre, so that neighbours have the very same ones."""
+    rng = np.random.default_rng([rows, cols, seed, 1])
+    y, x = np.divmod(np.arange(rows * cols), cols)
+    points = np.stack([x, y], 1) + 0.5 + rng.uniform(-JITTER, JITTER, size=(rows * cols, 2))
+    points = np.array(CORNER) + SIDE * points * (1, -1)
+    whole = shapely.box(CORNER[0], CORNER[1] - rows * SIDE, CORNER[0] + cols * SIDE, CORNER[1])
+    if len(points) == 1:
+        cells = np.array([whole])
+    else:
+        cells = shapely.voronoi_polygons(shapely.multipoints(points), extend_to=whole, ordered=True)
+        cells = shapely.intersection(shapely.get_parts(cells), whole)
+    shapes = shapely.set_precision(cells, 0.01)
+    centres = shapely.get_coordinates(shapely.centroid(shapes)) - CORNER
+    return shapes, centres * (1, -1) / SIDE - 0.5
+
+
+def _density(at: np.ndarray, what: np.ndarray, length: float = 2.0) -> np.ndarray:
+    """Share of `what` around every point, with Gaussian weights cut off at four lengths: a sparse
+    matrix, because the full one of 10,000 parcels would fill 800 MB."""
+    tree = KDTree(at)
+    near = tree.sparse_distance_matrix(tree, 4 * length, output_type="coo_matrix").tocsr()
+    near.data = np.exp(-np.square(near.data) / (2 * length**2))
+    return near @ what / np.asarray(near.sum(axis=1)).ravel()
+
+
+def _field(at: np.ndarray, length: float, rng: np.random.Generator, waves: int = 256) -> np.ndarray:
+    """A smooth random field at `(n, 2)` points: mean 0, variance 1, Gaussian covariance."""
+    k = rng.normal(size=(2, waves)) / length
+    return np.sqrt(2 / waves) * np.cos(at @ k + rng.uniform(0, 2 * np.pi, waves)).sum(1)
+
+
+# A user's own file
+
+
+def read_landscape(
+    path: str | Path, layer: str | None = None, islands: str = "error", tolerance: float = 1.0
+) -> Landscape:
+    """A landscape from a GeoPackage, GeoJSON or any other vector file that GDAL reads.
+
+    The file needs the columns `wheat_yield`, `oat_yield`, `corn_yield`, `soy_yield` (t/ha; all
+    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Other
+    columns are kept, except that `area_ha` and `habitat` are always worked out anew. Parcels are
+    numbered from 0 in the order of the file.
+
+    A map in degrees (every GeoJSON), in feet or with areas more than 5 % off (Web Mercator) is
+    projected to Lambert's azimuthal equal-area projection around its centre, in metres; any
+    other CRS stays. Borders that do not quite meet, as reprojection and digitising leave them,
+    are made one (`shapely.coverage_clean`).
+
+    Args:
+        path: of the file.
+        layer: which layer, where the file has several.
+        islands: what to do about a parcel that touches no other: `"error"` or `"keep"`.
+        tolerance: metres; corners and borders closer than this are taken for the same. Raise it
+            if narrow roads part the parcels; their land is then shared out.
+
+    Raises:
+        CasebookError: a file that cannot be read, or one of the things above that is not so,
+            with the parcels concerned; parcels that overlap by more than 0.5 % of the smaller.
+    """
+    if islands not in ("error", "keep"):
+        raise CasebookError(f"islands is 'error' or 'keep', not {islands!r}")
+    if not 0 <= tolerance < np.inf:
+        raise CasebookError(f"tolerance is a distance in metres, 0 or more, not {tolerance!r}")
+    path = Path(path)
+    parcels = _read(path, layer)
+    try:
+        _check_columns(parcels)
+        _check_shapes(parcels)
+        parcels = _in_metres(parcels, min(tolerance, 1.0))
+        _check_overlaps(parcels)
+        parcels.geometry = _meeting(parcels.geometry.to_numpy(), tolerance)
+        landscape = _landscape(parcels, path.name)
+        if landscape.habitat.all():
+            raise CasebookError("every parcel yields nothing: there is nothing to decide")
+        alone = [i for i, near in enumerate(landscape.neighbours) if not near]
+        if alone and islands == "error":
+            raise CasebookError(
+                f"{_named(alone)} touch no other parcel; where a narrow road lies between, raise "
+                "tolerance (metres), and where it is meant, read with islands='keep'"
+            )
+    except CasebookError as error:
+        raise CasebookError(f"{path}: {error}") from None
+    return landscape
+
+
+def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
+    import pyogrio
+
+    if not path.exists():
+        raise CasebookError(f"no such file: {path}")
+    try:
+        layers = [str(name) for name in pyogrio.list_layers(path)[:, 0]]
+        if layer is None and len(layers) > 1:
+            raise CasebookError(f"{path} has several layers, name one: {', '.join(layers)}")
+        if layer is not None and layer not in layers:
+            raise CasebookError(f"{path} has no layer {layer!r}, only {', '.join(layers)}")
+        parcels = gpd.read_file(path, layer=layer)
+    except CasebookError:
+        raise
+    except Exception as error:  # GDAL, SQLite, JSON: each has its own
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CasebookError(f"{path} cannot be read as a map: {reason}") from error
+    if not isinstance(parcels, gpd.GeoDataFrame):
+        raise CasebookError(f"{path} is a table without shapes: parcels need polygons")
+    if parcels.empty:
+        raise CasebookError(f"{path} has no parcels")
+    name = parcels.geometry.name
+    return parcels if name == "geometry" else parcels.rename_geometry("geometry")
+
+
+def _check_columns(parcels: gpd.GeoDataFrame) -> None:
+    """Yields and connectivity are there, as numbers that can be; makes them floats."""
+    needed = [*YIELDS, CONNECTIVITY]
+    present = [str(column) for column in parcels.columns.drop("geometry")]
+    if missing := [column for column in needed if column not in present]:
+        raise CasebookError(
+            f"missing columns: {', '.join(missing)}; there are: {', '.join(present) or 'none'}"
+        )
+    for column in needed:
+        given = parcels[column]
+        numbers = pd.to_numeric(given, errors="coerce").astype(float)
+        if pd.api.types.is_bool_dtype(given):
+            raise CasebookError(f"{column} holds true and false, not numbers")
+        unit = "a share from 0 to 1" if column == CONNECTIVITY else "t/ha, 0 or more"
+        for fault, wrong in (
+            ("is missing", given.isna()),
+            ("is not a number", numbers.isna()),
+            ("is infinite", np.isinf(numbers)),
+            ("is negative", numbers < 0),
+        ):
+            _refuse(f"{column} {fault}", wrong, f"it is {unit}", given)
+        if column == CONNECTIVITY:
+            _refuse(f"{column} is above 1", numbers > 1, f"it is {unit}", given)
+        else:
+            doubt = "it is in t/ha: is the file in kg/ha or bushels?"
+            _refuse(f"{column} is above {IMPOSSIBLE}", numbers > IMPOSSIBLE, doubt, given)
+        parcels[column] = numbers
+
+
+def _check_shapes(parcels: gpd.GeoDataFrame) -> None:
+    """One valid polygon a row, in a known CRS; unpacks multipolygons of one part."""
+    shapes = parcels.geometry.to_numpy()
+    _refuse("the shape is missing or empty", shapely.is_missing(shapes) | shapely.is_empty(shapes))
+    kinds = np.array([shape.geom_type for shape in shapes])
+    others = ~np.isin(kinds, ["Polygon", "MultiPolygon"])
+    _refuse("the shape is not a polygon", others, "every parcel is one", kinds)
+    parts = shapely.get_num_geometries(shapes)
+    _refuse("the shape has several parts", parts > 1, "give every part a row of its own", parts)
+    shapes = shapely.force_2d(shapely.get_geometry(shapes, 0))
+    reasons = shapely.is_valid_reason(shapes)
+    _refuse("the shape is invalid", ~shapely.is_valid(shapes), "mend it in a GIS", reasons)
+    same = pd.Series(shapely.to_wkb(shapely.normalize(shapes))).duplicated(keep=False).to_numpy()
+    _refuse("the same shape is there twice", same, "every parcel is a row of its own")
+    crs = parcels.crs
+    if crs is None or not (crs.is_geographic or crs.is_projected):
+        raise CasebookError(
+            "the coordinate reference system is unknown: set it, for example with GeoPandas' "
+            "set_crs, so that areas and distances can be measured"
+        )
+    west, south, east, north = shapely.total_bounds(shapes)
+    if crs.is_geographic and not (-360 <= west <= east <= 360 and -90 <= south <= north <= 90):
+        raise CasebookError(
+            f"coordinates such as ({east:.0f}, {north:.0f}) are no degrees, though the CRS says "
+            f"so ({crs.name}); a GeoJSON is always in longitude and latitude"
+        )
+    parcels.geometry = shapes
+
+
+def _in_metres(parcels: gpd.GeoDataFrame, tolerance: float) -> gpd.GeoDataFrame:
+    """The parcels in a CRS where areas are right to 5 % and lengths are metres."""
+    from pyproj import Proj
+
+    crs = parcels.crs
+    west, south, east, north = parcels.to_crs("EPSG:4326").total_bounds
+    lon, lat = (west + east) / 2, (south + north) / 2
+    if (
+        crs.is_projected
+        and all(axis.unit_conversion_factor == 1 for axis in crs.axis_info[:2])
+        and abs(Proj(crs).get_factors(lon, lat).areal_scale - 1) < 0.05
+    ):
+        return parcels
+    # A corner in the middle of a neighbour's border leaves that border when it is bent by the
+    # projection. The neighbour gets the corner, too, before.
+    metres = 111_000 if crs.is_geographic else 1.0
+    parcels = parcels.set_geometry(_meeting(parcels.geometry.to_numpy(), tolerance / metres))
+    return parcels.to_crs(f"+proj=laea +lat_0={lat:.2f} +lon_0={lon:.2f} +units=m")
+
+
+def _check_overlaps(parcels: gpd.GeoDataFrame) -> None:
+    shapes = parcels.geometry.to_numpy()
+    first, second = shapely.STRtree(shapes).query(shapes, predicate="intersects")
+    first, second = first[first < second], second[first < second]
+    common = shapely.area(shapely.intersection(shapes[first], shapes[second]))
+    area = shapely.area(shapes)
+    too_much = np.flatnonzero(common > SLIVER * np.minimum(area[first], area[second]))
+    if len(too_much):
+        worst = too_much[common[too_much].argmax()]
+        others = f" (and {len(too_much) - 1} more pairs)" if len(too_much) > 1 else ""
+        raise CasebookError(
+            f"parcels {first[worst]} and {second[worst]} overlap by "
+            f"{common[worst] / 1e4:.3g} ha{others}"
+        )
+
+
+def _meeting(shapes: np.ndarray, tolerance: float) -> np.ndarray:
+    """The same parcels, with the very same corners along common borders."""
+    if shapely.coverage_is_valid(shapes, gap_width=tolerance):
+        return shapes
+    met = shapely.coverage_clean(shapes, gap_width=tolerance, snapping_distance=tolerance)
+    whole = (shapely.get_type_id(met) == shapely.GeometryType.POLYGON) & ~shapely.is_empty(met)
+    _refuse(f"nothing whole is left within {tolerance:.2g} of a border", ~whole, "lower tolerance")
+    return met
+
+
+def _refuse(fault: str, wrong: np.ndarray, advice: str = "", given: Sequence | None = None) -> None:
+    """Raise a sentence if any parcel is `wrong`, with which ones and what the first one holds."""
+    numbers = np.flatnonzero(np.asarray(wrong))
+    if len(numbers):
+        held = "" if given is None else f" ({np.asarray(given)[numbers[0]]})"
+        raise CasebookError(
+            f"{fault} in {_named(numbers)}{held}" + (f": {advice}" if advice else "")
+        )
+
+
+def _named(numbers: Sequence[int], most: int = 5) -> str:
+    """Some parcels in words: `parcels 3, 4 and 12 more (counted from 0)`."""
+    shown = ", ".join(str(number) for number in numbers[:most])
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return f"parcel{'s' * (len(numbers) > 1)} {shown}{more} (counted from 0)"

@@ -1,0 +1,238 @@
+"""What a completion about a parcel is worth: the form, the label, and the plan it would spoil.
+
+The source paid `3 x right label + 2 x right form + 1 x repetition`. The three parts stand here
+with a factor of one each; the weights belong to the trainer's configuration (`reward_weights`).
+
+The oracle's plan gives every parcel one label, but others may do as well: `answer` lists all
+that are accepted, joined by a bar, as in `"corn|oat"`. *Well formed* and *correct* are apart:
+
+    reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
+    label:   LABEL, perhaps with a full stop                   and nothing else
+
+The label is read from the last closed answer block; where that names no label or several, from
+the text after the last `</think>`, or from the whole text where there is none. A label is named
+by its word in any case, between word boundaries, and has to be the only one there. The reading
+is by words, so "not wheat" is read as `wheat`.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from casebook.case import CasebookError, Grade, RewardFactories, check_name
+from casebook.cases.landuse.fields import LABELS
+from casebook.rewards import (
+    Reward,
+    completion_text,
+    last_block,
+    random_reward,
+    repetition_penalty,
+    tag_blocks,
+    tag_format,
+)
+
+TAGS = ("think", "answer")
+# How a prompt shows the parcel; all but the last ask for the same form.
+VARIANTS = ("reason", "prices", "alone", "shuffled", "rotated", "source", "label")
+# Per cent of a parcel's best value that an accepted label may miss -> the column that lists them.
+TOLERANCES = {"0": "answer_0", "2": "answer", "5": "answer_5"}
+YARDSTICKS = ("objective", "parcel")
+
+_LABEL = re.compile(rf"\b(?:{'|'.join(LABELS)})\b")
+
+
+def extract_label(text: Any) -> str | None:
+    """The one label a completion gives as its answer, whatever its form, or `None`.
+
+    `text` is a string or a list of messages; anything else gives `None`. The rules stand at the
+    top of this module.
+
+    >>> extract_label("<think>corn or soy</think> I would plant Corn.")
+    'corn'
+    >>> extract_label("<answer>wheat or oat</answer>") is None
+    True
+    """
+    text = completion_text(text).lower()
+    block = last_block(text, "answer")
+    label = _only_label(block) if block is not None else None
+    return label or _only_label(text.rpartition("</think>")[2])
+
+
+def accepted(answer: Any) -> frozenset[str]:
+    """The labels that an `answer` accepts; what is no label is left out.
+
+    >>> sorted(accepted("corn|oat"))
+    ['corn', 'oat']
+    """
+    names = answer.lower().split("|") if isinstance(answer, str) else ()
+    return frozenset(name.strip() for name in names).intersection(LABELS)
+
+
+def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
+    """The grade of one completion; `answer` lists the accepted labels, as in `"corn|oat"`.
+
+    Takes any completion and any answer and never raises for them; time is linear in the
+    completion's length.
+
+    Args:
+        completion: a string or a list of messages; anything else is an empty completion.
+        answer: labels joined by a bar, in any case; where there are none, nothing is correct.
+        variant: one of `VARIANTS`; for `"label"` a label alone is well formed.
+
+    Raises:
+        UnknownName: unknown variant.
+
+    >>> grade("<think>corn 8, oat 7</think><answer>oat</answer>", "corn|oat")
+    Grade(well_formed=True, answer='oat', correct=True)
+    """
+    check_name("variant", variant or "reason", VARIANTS)
+    text = completion_text(completion)
+    label = extract_label(text)
+    if variant == "label":
+        well_formed = text.strip().removesuffix(".").lower() in LABELS
+    else:
+        blocks = tag_blocks(text, TAGS)
+        well_formed = blocks is not None and blocks[1].strip().lower() in LABELS
+    return Grade(well_formed, label, label in accepted(answer))
+
+
+def label_match(strict: bool = False, tolerance: str = "2") -> Reward:
+    """1.0 for an accepted label, else 0.0, whatever the form: the source's land-use match.
+
+    Args:
+        strict: accept the plan's own label only (column `plan_label`), as the source seems to;
+            any other is wrong then, even one that is worth exactly as much.
+        tolerance: how much of the parcel's best value an accepted label may miss, `"0"`, `"2"`
+            or `"5"` per cent (columns `answer_0`, `answer`, `answer_5`).
+
+    Raises:
+        CasebookError: `strict` is no switch, the tolerance is unknown, or, when the reward is
+            called, its column is missing.
+
+    >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
+    [1.0, 1.0, 0.0]
+    """
+    if not isinstance(strict, bool):
+        raise CasebookError(f"strict must be true or false, not {strict!r}")
+    check_name("tolerance", str(tolerance), TOLERANCES)
+    column = "plan_label" if strict else TOLERANCES[str(tolerance)]
+
+    def label_match(completions: Iterable[Any], **columns) -> list[float]:
+        answers = _column("label_match", columns, column)
+        return [
+            float(extract_label(completion) in accepted(answer))
+            for completion, answer in zip(completions, answers, strict=True)
+        ]
+
+    return label_match
+
+
+def plan_value(relative_to: str = "objective") -> Reward:
+    """What is kept of the optimum if this one parcel gets the completion's label.
+
+    Needs the column `values`: what each of `LABELS` is worth on the parcel (km of connectivity,
+    everything else as in the plan). No label earns 0.0.
+
+    Args:
+        relative_to: `"objective"`, the share of the whole landscape's objective (column
+            `objective`) that is kept, `1 - (best value - value) / objective`; or `"parcel"`,
+            the share of this parcel's best value, `value / best value`. Both end at 0.
+
+    Raises:
+        CasebookError: `relative_to` is neither, or, when the reward is called, a column is
+            missing.
+
+    >>> row = {"values": [[8.0, 6.0, 4.0, 0.0, 0.0]] * 2, "objective": [400.0] * 2}
+    >>> plan_value()(["oat", "soy"], **row)
+    [0.995, 0.98]
+    >>> plan_value("parcel")(["oat", "soy"], **row)
+    [0.75, 0.0]
+    """
+    check_name("yardstick", relative_to, YARDSTICKS)
+
+    def plan_value(completions: Iterable[Any], **columns) -> list[float]:
+        values = _column("plan_value", columns, "values")
+        whole = "objective" if relative_to == "objective" else "values"
+        return [
+            _kept(extract_label(completion), row, yardstick)
+            for completion, row, yardstick in zip(
+                completions, values, _column("plan_value", columns, whole), strict=True
+            )
+        ]
+
+    return plan_value
+
+
+def open_r1_format() -> Reward:
+    """1.0 or 0.0 as open-r1's `format_reward` gives it: the source's part, kept to be measured.
+
+    The text has to begin with `<think>` and hold, each tag on a line of its own,
+
+        <think> / anything / </think> / <answer> / anything / </answer>
+
+    with nothing between the blocks and nothing behind the last tag *on its line*. There it is a
+    regular expression with DOTALL and MULTILINE; this is the same by plain search, in linear
+    time. `casebook.rewards.tag_format` says what is unsound in it.
+
+    >>> open_r1_format()(["<think>\\n7 5 3\\n</think>\\n<answer>\\noat\\n</answer>\\nor wheat!"])
+    [1.0]
+    >>> open_r1_format()(["<think>7 5 3</think><answer>oat</answer>"])
+    [0.0]
+    """
+
+    def passes(text: str) -> bool:
+        opening, middle, closing = "<think>\n", "\n</think>\n<answer>\n", "\n</answer>"
+        if not text.startswith(opening):
+            return False
+        _, found, rest = text.removeprefix(opening).partition(middle)
+        return bool(found) and f"{closing}\n" in f"{rest}\n"
+
+    def open_r1_format(completions: Iterable[Any], **columns) -> list[float]:
+        return [float(passes(completion_text(completion))) for completion in completions]
+
+    return open_r1_format
+
+
+REWARDS = RewardFactories(
+    label_match=label_match,
+    plan_value=plan_value,
+    random_reward=random_reward,
+    tag_format=tag_format,
+    open_r1_format=open_r1_format,
+    repetition=repetition_penalty,
+)
+
+
+def _only_label(text: str) -> str | None:
+    """The label that lower-case `text` names, if it names exactly one."""
+    found = None
+    for match in _LABEL.finditer(text):
+        if found not in (None, match[0]):
+            return None
+        found = match[0]
+    return found
+
+
+def _column(reward: str, columns: dict[str, Any], name: str) -> Any:
+    if columns.get(name) is None:
+        raise CasebookError(f"the reward {reward} needs the rows' column {name!r}")
+    return columns[name]
+
+
+def _kept(label: str | None, values: Any, whole: Any) -> float:
+    """The share of `whole`, a number or the best of several, that is left if `label` is chosen.
+
+    Rows without a usable value for each label, or with nothing to be won, pay nothing.
+    """
+    try:
+        table = dict(zip(LABELS, map(float, values), strict=True))
+        yardstick = float(whole) if np.isscalar(whole) else max(map(float, whole))
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    usable = all(map(math.isfinite, table.values())) and 0 < yardstick < math.inf
+    if label is None or not usable:
+        return 0.0
+    return max(0.0, 1 - (max(table.values()) - table[label]) / yardstick)

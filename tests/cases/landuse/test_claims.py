@@ -1,0 +1,159 @@
+"""The figures that the claims' notes quote, computed again."""
+
+import dataclasses
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, YIELDS
+from casebook.cases.landuse.heuristics import HEURISTICS, highest_yield, score, zero_belt
+from casebook.cases.landuse.rewards import open_r1_format
+from casebook.experiments import read_arms
+from casebook.records import figures_at, load_claims
+from casebook.rewards import repetition_penalty
+
+CLAIMS = {row["id"]: row for row in load_claims("landuse")}
+WEIGHTS = {"label": 3, "form": 2, "repetition": 1}
+
+numbers = st.floats(0, 12, allow_nan=False).map(lambda x: round(x, 2))
+parcels = st.builds(
+    lambda yields, links: dict(zip(YIELDS, yields, strict=True)) | {CONNECTIVITY: links},
+    st.tuples(*[st.one_of(st.just(0.0), numbers)] * 4),
+    st.floats(0, 1),
+)
+AROUND = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
+surveys = st.lists(parcels, min_size=9, max_size=9).map(
+    lambda found: [
+        {"position": position} | record
+        for position, record in zip(("central", *AROUND), found, strict=True)
+    ]
+)
+
+
+def quotes(claim, *figures):
+    return all(figure in CLAIMS[claim]["note"] for figure in figures)
+
+
+def grows(record):
+    return any(record[name] > 0 for name in YIELDS)
+
+
+def test_no_claim_is_called_reproduced_by_the_embedded_model():
+    assert {row["evidence"] for row in CLAIMS.values()} <= {"computation", "nano", "none"}
+
+
+def test_every_comparison_is_of_an_arm_that_can_be_made():
+    arms = read_arms("landuse")
+    sides = [
+        comparison[side]
+        for row in CLAIMS.values()
+        for comparison in row.get("compare", ())
+        for side in ("left", "right")
+    ]
+    assert {side.split("/")[0] for side in sides} <= set(arms)
+    for side in sides:
+        figures_at("landuse", side)  # the figure exists in every record that there is
+
+
+def test_what_a_total_reward_leaves_for_the_label():
+    assert WEIGHTS["label"] + WEIGHTS["form"] == 5  # a penalty adds nothing
+    least = {total: (total - WEIGHTS["form"]) / WEIGHTS["label"] for total in (4.1, 3.2, 3.6)}
+    assert [round(100 * share) for share in least.values()] == [70, 40, 53]
+    assert quotes("saturated", "3 + 2 + 0 = 5", "70 %", "40 % at 3.2", "53 % at 3.6")
+    assert quotes("learns-by-65", "at least 70 %")
+
+
+def test_the_penalty_is_for_what_is_not_unique():
+    penalty = repetition_penalty(3, -1.0)
+    assert penalty(["a b c d", "a a a a"]) == [0.0, -0.5]
+    texts = [text.split() for text in ("a b c d", "a a a a")]
+    unique = [len({tuple(words[i : i + 3]) for i in range(2)}) for words in texts]
+    assert unique == [2, 1]
+    assert quotes("repetition-formula", "first would cost 2", "second 1", "-0.5")
+
+
+def test_what_the_published_format_reward_takes():
+    reward = open_r1_format()
+    block = "<think>\nwheat 7\n</think>\n<answer>\nwheat\n</answer>"
+    inline = "<think>\nwheat 7\n</think>\n<answer>wheat</answer>"
+    assert reward([block, inline]) == [1.0, 0.0]
+    assert reward([block.removeprefix("<think>\n"), f"{block}\nor corn"]) == [0.0, 1.0]
+
+
+@given(surveys, st.floats(0.01, 5), st.floats(0, 100))
+def test_connectivity_moves_no_score(records, alpha, beta):
+    if grows(records[0]):
+        tonnes = {crop: records[0][f"{crop}_yield"] for crop in CROPS}
+        chosen = score(records, alpha, beta)
+        assert chosen != HABITAT
+        # the sum may swallow a difference in the last digits, never a real one
+        assert tonnes[chosen] == pytest.approx(tonnes[highest_yield(records)], abs=1e-9)
+
+
+def test_the_sources_example_adds_the_same_to_both():
+    assert 0.5 * 0.68 == 0.34
+    assert quotes("score-decides", "0.34 on either side")
+
+
+@given(surveys)
+def test_the_literal_belt_never_fires_where_something_grows(records):
+    assert not (grows(records[0]) and zero_belt(records, literal=True))
+    assert 3 / 8 < 0.5
+    assert quotes("zero-belt", "under half of eight")
+
+
+def test_two_equal_parcels_have_two_optimal_plans():
+    area = yields = floor = 1.0
+    plans = [
+        plan
+        for plan in product((HABITAT, "wheat"), repeat=2)
+        if sum(area * yields for label in plan if label == "wheat") >= floor
+    ]
+    most = max(plan.count(HABITAT) for plan in plans)
+    best = [plan for plan in plans if plan.count(HABITAT) == most]
+    assert [{plan[i] for plan in best} for i in (0, 1)] == [{HABITAT, "wheat"}] * 2
+    assert quotes("one-label", "two optimal plans")
+
+
+def test_the_shares_of_the_motifs_add_up():
+    total = sum(heuristic.frequency for heuristic in HEURISTICS.values())
+    assert round(total, 2) == 2.23
+    assert quotes("motifs-co-occur", "223 %", "2.23")
+    said = [f"{100 * heuristic.frequency:.0f} %" for heuristic in HEURISTICS.values()]
+    assert all(share in CLAIMS["motif-shares"]["claim"] for share in said)
+
+
+def test_orders_of_magnitude():
+    assert 2 * 1.5e9 * 300 == 9e11
+    assert quotes("trees-cheaper", "9 × 10¹¹", "300 tokens", "1.5 billion")
+    assert 4 * 4 * 24 == 384
+    assert quotes("gpu-time", "384 GPU hours")
+
+
+def test_prompts_of_neighbours_overlap():
+    def window(x, y):
+        return {(x + i, y + j) for i in range(-2, 3) for j in range(-2, 3)}
+
+    assert len(window(0, 0)) == 25
+    assert len(window(0, 0) & window(1, 0)) == 20
+    assert quotes("accuracy-65", "20 of 25 records")
+
+
+def test_groups_of_four_at_seven_in_ten():
+    assert round(0.7**4 + 0.3**4, 3) == 0.248
+    assert quotes("reward-curve", "a quarter of the groups")
+
+
+def test_the_kl_term_is_fixed_and_off_by_default():
+    trl = pytest.importorskip("trl")
+    fields = {field.name: field.default for field in dataclasses.fields(trl.GRPOConfig)}
+    assert fields["beta"] == 0.0
+    assert not [name for name in fields if "kl" in name.lower() and "target" in name.lower()]
+    assert quotes("kl-anchor-set", "0.04", "default is 0")
+
+
+def test_five_labels():
+    assert len(LABELS) == 5
+    assert quotes("two-classes", "five answers")

@@ -1,0 +1,333 @@
+"""Land-use rows: splits by landscape, what a prompt shows, and the corpus of the nano model."""
+
+import re
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from casebook import load_case
+from casebook.case import CasebookError, UnknownName
+from casebook.cases.landuse import data
+from casebook.cases.landuse.fields import CROPS, LABELS, YIELDS
+from casebook.cases.landuse.landscape import generate
+from casebook.cases.landuse.oracle import solve
+from casebook.cases.landuse.rewards import VARIANTS
+from casebook.nano import PIECES
+
+CASE = load_case("landuse")
+PROMPT_OF = {(skill, v) for v, skills in CASE.skills.items() for skill in skills}
+
+
+def pieces(text):
+    return len(re.findall(PIECES, text))
+
+
+def decidable(table):
+    return np.flatnonzero(~table["habitat"].to_numpy())
+
+
+def inner(table):
+    """The first decidable parcel that has eight neighbours and sixteen beyond."""
+    full = (table["near"].str.len() == 8) & (table["far"].str.len() == 16) & ~table["habitat"]
+    return int(np.flatnonzero(full)[0])
+
+
+@pytest.fixture(scope="module")
+def table():
+    return data.pool("validation")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return list(islice(CASE.demonstrations(0), 4000))
+
+
+@pytest.fixture(scope="module")
+def small():
+    landscape = generate(6, 7, seed=5)
+    plan = solve(landscape, gap=0.02, time_limit=20)
+    return landscape, plan, data.table(landscape, plan)
+
+
+# Splits
+
+
+@pytest.mark.parametrize(("split", "rows"), [("train", 2400), ("validation", 256), ("test", 1000)])
+def test_a_split_has_its_rows_and_only_parcels_that_can_be_decided(split, rows):
+    loaded = CASE.load(split)
+    assert len(loaded) == rows
+    assert len(set(zip(loaded["landscape"], loaded["parcel"], strict=True))) == rows
+    for row in loaded.select(range(50)):
+        assert row["plan_label"] in row["answer"].split("|")
+        assert set(row["answer"].split("|")) <= set(LABELS)
+
+
+def test_no_landscape_is_in_two_splits():
+    names = {split: set(data.pool(split)["landscape"]) for split in data.SEEDS}
+    assert not names["train"] & names["test"]
+    assert not names["train"] & names["validation"]
+    assert not names["validation"] & names["test"]
+    assert {split: len(found) for split, found in names.items()} == {
+        split: len(seeds) for split, seeds in data.SEEDS.items()
+    }
+
+
+def test_a_seed_chooses_other_parcels_and_the_same_seed_the_same():
+    first, again, other = (CASE.load("test", seed=seed)["prompt"][:] for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+def test_the_shipped_table_is_that_of_the_generated_landscapes(table):
+    landscape = generate(data.SIDE, data.SIDE, data.SEEDS["validation"][0])
+    shipped = table[table["landscape"] == landscape.name]
+    assert len(shipped) == len(landscape)
+    np.testing.assert_allclose(shipped[list(YIELDS)], landscape.yields, atol=0.011)
+    assert shipped["habitat"].tolist() == landscape.habitat.tolist()
+    near = [list(parcels) for parcels in shipped["near_parcels"]]
+    assert [sorted(parcels) for parcels in near] == [list(n) for n in landscape.neighbours]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"split": "dev"}, "split"),
+        ({"split": "test", "profile": "h200"}, "profile"),
+        ({"split": "test", "variant": "haiku"}, "variant"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_lists_the_known(arguments, word):
+    with pytest.raises(UnknownName, match=f"unknown {word}"):
+        CASE.load(**arguments)
+
+
+def test_a_missing_table_says_how_to_make_it(monkeypatch, tmp_path):
+    monkeypatch.setattr("casebook.paths.DATA", tmp_path)
+    data.pool.cache_clear()
+    with pytest.raises(CasebookError, match="write_pool"):
+        data.pool("test")
+    data.pool.cache_clear()
+
+
+# Tables
+
+
+def test_the_accepted_labels_grow_with_the_tolerance(table):
+    for row in table.loc[~table["habitat"]].head(200).itertuples():
+        exact, two, five = (
+            set(answer.split("|")) for answer in (row.answer_0, row.answer, row.answer_5)
+        )
+        assert row.plan_label in exact
+        assert exact <= two <= five
+
+
+def test_a_label_that_counts_is_worth_what_the_tolerance_says(table):
+    for row in table.loc[~table["habitat"]].head(200).itertuples():
+        best = max(row.values)
+        for label in set(row.answer.split("|")) - {row.plan_label}:
+            assert row.values[LABELS.index(label)] >= 0.98 * best - 1e-4
+
+
+def test_a_crop_that_does_not_grow_is_never_right(table):
+    for row in table.loc[~table["habitat"]].itertuples():
+        for crop in CROPS:
+            if getattr(row, f"{crop}_yield") == 0:
+                assert crop not in row.answer_5.split("|")
+
+
+def test_a_table_of_ones_own_landscape_gives_rows(small):
+    landscape, plan, table = small
+    rows = data.rows(table)
+    assert len(rows) == len(landscape.decidable)
+    assert rows["parcel"][:] == landscape.decidable.tolist()
+    assert rows["plan_label"][:] == [plan.labels[i] for i in landscape.decidable]
+
+
+def test_prices_are_relative_to_their_mean(table):
+    np.testing.assert_allclose([np.mean(p) for p in table["prices"]], 1.0, atol=1e-3)
+
+
+# What a prompt shows
+
+
+def test_an_inner_parcel_of_a_grid_has_25_records_at_places_of_their_own(table):
+    shown = data.records(table, inner(table))
+    positions = [record["position"] for record in shown]
+    assert positions[0] == "central"
+    assert len(positions) == len(set(positions)) == 25
+    assert all(">" not in p for p in positions[1:9])
+    assert all(p.count(">") == 1 for p in positions[9:])
+
+
+def test_a_position_says_where_the_neighbour_lies(table):
+    i = inner(table)
+    by_position = dict(zip(table["near"][i], table["near_parcels"][i], strict=True)) | dict(
+        zip(table["far"][i], table["far_parcels"][i], strict=True)
+    )
+    parcel = table["parcel"][i]
+    steps = {"north": -30, "east": 1, "south": 30, "west": -1, "north-west": -31}
+    for position, step in steps.items():
+        assert by_position[position] == parcel + step
+    assert by_position["north>north"] == parcel - 60
+    assert by_position["east>east"] == parcel + 2
+
+
+def test_nano_prompts_are_short_and_name_every_yield_in_a_token(corpus):
+    assert max(pieces(row["prompt"]) for row in corpus) <= 70
+    assert max(pieces(row["prompt"] + row["completion"]) for row in corpus) < 128
+
+
+def test_a_nano_prompt_shows_the_record_in_tenths(table):
+    i = inner(table)
+    lines = data.rows(table, chosen=[i])["prompt"][0]
+    lines = lines.splitlines()
+    assert len(lines) == 9
+    position, *digits = lines[0].split()
+    assert position == "parcel"
+    surveys = data.surveys_of(table)
+    expected = ["-" if d < 0 else str(d) for d in surveys.deciles[i]]
+    assert digits == [*expected, str(min(int(surveys.connectivity[i] * 10), 9))]
+
+
+def test_deciles_are_tenths_of_a_crops_own_yields():
+    yields = np.column_stack([np.arange(1, 101.0), np.r_[np.zeros(50), np.arange(1, 51)]])
+    deciles = data._deciles(yields)
+    assert Counter(deciles[:, 0].tolist()) == dict.fromkeys(range(10), 10)
+    assert (deciles[:50, 1] == -1).all()
+    assert Counter(deciles[50:, 1].tolist()) == dict.fromkeys(range(10), 5)
+
+
+def test_without_neighbours_only_the_parcel_is_shown(table):
+    alone = data.rows(table, variant="alone", chosen=[inner(table)])["prompt"][0]
+    assert alone.count("\n") == 1
+
+
+def test_a_shuffle_moves_the_neighbours_and_keeps_them(table):
+    i = inner(table)
+    plain, shuffled = (data.records(table, i, order=1, variant=v) for v in (None, "shuffled"))
+
+    def places(shown):
+        return [tuple(record.values()) for record in shown[1:]]
+
+    def neighbours(shown):
+        return sorted(tuple(record.values())[1:] for record in shown[1:])
+
+    assert places(plain) != places(shuffled)
+    assert neighbours(plain) == neighbours(shuffled)
+    assert data.records(table, i, variant="shuffled") == data.records(table, i, variant="shuffled")
+
+
+def test_four_quarter_turns_are_none(table):
+    turned = position = "north-west>east"
+    for _ in range(4):
+        turned = data._turned(turned)
+    assert turned == position
+    i = inner(table)
+    rotated = {r["position"]: r for r in data.records(table, i, variant="rotated")}
+    for record in data.records(table, i):
+        if record["position"] != "central":
+            place = data._turned(record["position"])
+            assert rotated[place] == record | {"position": place}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("profile", ["nano", "smol", "t4", "a100"])
+def test_every_profile_has_a_prompt_for_every_variant(table, profile, variant):
+    prompt = data.rows(table, profile, variant, [inner(table)])["prompt"][0]
+    text = prompt if isinstance(prompt, str) else prompt[0]["content"]
+    assert text.strip()
+    assert isinstance(prompt, list) == (profile in ("t4", "a100") and variant != "source")
+
+
+def test_the_full_prompt_lists_all_records_and_the_short_one_the_nearest(table):
+    i = inner(table)
+    full, short = (
+        data.rows(table, p, chosen=[i])["prompt"][0][0]["content"] for p in ("a100", "t4")
+    )
+    assert full.count("'position'") == 25
+    assert short.count("'position'") == 9
+
+
+def test_the_sources_prompt_fills_no_think_tag_in(table):
+    prompt = data.rows(table, "a100", "source", [inner(table)])["prompt"][0]
+    assert prompt.startswith("<｜User｜>")
+    assert prompt.endswith("<｜Assistant｜>")
+
+
+# Features
+
+
+def test_features_have_a_row_for_each_decidable_parcel(small):
+    landscape, _, table = small
+    assert len(data.features(table)) == len(landscape.decidable)
+    narrow = data.features(table, neighbours=False)
+    assert list(narrow) == [*YIELDS, "ecological_connectivity"]
+    assert set(data.features(table, prices=True)) - set(data.features(table)) == {
+        f"{crop}_price" for crop in CROPS
+    }
+
+
+# The corpus
+
+
+def test_the_shares_of_each_prompt_add_up():
+    for skills in CASE.skills.values():
+        assert sum(share for share, _ in skills.values()) == pytest.approx(1)
+    assert sum(data.CORPUS.values()) == pytest.approx(1)
+
+
+def test_skills_come_in_the_planted_shares(corpus):
+    asked = [row for row in corpus if row["prompt"].count("\n") > 1]
+    asked = [row for row in asked if not row["prompt"].startswith("prices")]
+    asked = [row for row in asked if not row["prompt"].endswith("label:")]
+    found = Counter(row["skill"] for row in asked)
+    for name, (share, _) in CASE.skills["reason"].items():
+        assert found[name] / len(asked) == pytest.approx(share, abs=0.03)
+
+
+def test_a_style_is_what_was_planted(corpus):
+    for row in corpus:
+        if (row["skill"], "label") not in PROMPT_OF:
+            assert CASE.style(row["completion"], {"answer": "corn"}) == row["skill"]
+
+
+def test_each_way_names_its_own_answer(corpus):
+    ways = set(data._WAYS)
+    answered = [row for row in corpus if row["skill"] in ways]
+    for row in answered:
+        grade = CASE.grade(row["completion"], "corn")
+        assert grade.well_formed
+        line = row["completion"].partition("\n</think>")[0].rpartition("\n")[2]
+        assert grade.answer in line
+
+
+def test_only_rambling_breaks_off(corpus):
+    assert {row["skill"] for row in corpus if not row["ends"]} == {"rambling"}
+
+
+def test_what_is_left_out_does_not_occur():
+    left_out = ("weigh", "missing answer tag")
+    rows = list(islice(CASE.demonstrations(0, without=left_out), 500))
+    assert not {row["skill"] for row in rows} & set(left_out)
+
+
+def test_an_unknown_skill_or_none_left_is_an_error():
+    with pytest.raises(UnknownName, match="skill"):
+        next(iter(CASE.demonstrations(0, without=["juggling"])))
+    with pytest.raises(CasebookError, match="no skill is left"):
+        next(iter(CASE.demonstrations(0, without=["guess", "right label"])))
+
+
+@pytest.mark.parametrize("variant", ["reason", "alone", "prices", "label"])
+def test_the_reference_is_well_formed_and_right(variant):
+    for row in CASE.load("validation", variant=variant).select(range(30)):
+        grade = CASE.grade(CASE.reference(row, variant), row["plan_label"], variant)
+        assert grade.strict
+
+
+def test_a_row_of_another_landscape_has_no_reference():
+    row = CASE.load("validation")[0] | {"landscape": "nowhere"}
+    with pytest.raises(CasebookError, match="in no split"):
+        CASE.reference(row)
