@@ -2,6 +2,7 @@
 
 import json
 import re
+from operator import eq
 from pathlib import Path
 
 import nbformat
@@ -118,6 +119,28 @@ def regular_expression(completions, answer, **columns):
     return [float(bool(m) and m[1].strip() == a) for m, a in zip(read, answer, strict=True)]
 
 
+def first(found):
+    return next(found, None)
+
+
+def bounds_without_limits(reward, form=None):
+    forms = (0, 1) if form is None else (form,)
+    ends = [(reward - 2 * f + r) / 3 for f in forms for r in (0, 1)]
+    return (min(ends), max(ends)) if form is None else (min(ends), min(1.0, max(ends)))
+
+
+def bounds_that_always_fit(reward, form=None):
+    return tuple(np.clip(bounds_without_limits(reward, form), 0, 1))
+
+
+def agreement(first, second, answered_only=False):
+    pairs = [p for p in zip(first, second, strict=True) if not answered_only or None not in p]
+    first, second = zip(*pairs, strict=True)
+    by_chance = sum(first.count(x) * second.count(x) / len(first) ** 2 for x in {*first, *second})
+    same = sum(map(eq, first, second)) / len(first)
+    return 0.0 if by_chance == 1 else (same - by_chance) / (1 - by_chance)
+
+
 @pytest.mark.parametrize(
     ("name", "attempt", "says"),
     [
@@ -146,6 +169,19 @@ def regular_expression(completions, answer, **columns):
         ("14-b", lambda v, rng: v.mean(), "draw the seeds"),
         ("14-b", lambda v, rng: v[rng.integers(len(v), size=len(v))].mean(), "draw the prompts"),
         ("14-b", lambda v, rng: rng.choice(v.ravel(), v.size).mean(), "0, 1/3, 2/3 or 1"),
+        ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),
+        ("21-a", lambda r, form=None: (max(0, (r - 2 * (form or 1)) / 3), 1.0), "(all in form)"),
+        ("21-a", bounds_without_limits, "(at least the label's part"),
+        ("21-a", bounds_that_always_fit, "two for the form"),
+        ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
+        ("22-a", lambda a: len(a) / sum(x.count("|") + 1 for x in a), "expected 0.75 (the mean"),
+        ("22-a", lambda answers: 1.0, "two labels count"),
+        ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
+        ("23-a", lambda v, d: first(i for i, x in enumerate(v) if max(v) - x > d), "gave 0"),
+        ("23-a", lambda v, d: 3, "None (it only rises)"),
+        ("24-a", lambda a, b: sum(map(eq, a, b)) / len(a), "no more than chance"),
+        ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),
+        ("24-a", lambda a, b: agreement(a, b, answered_only=True), "no answer counts as a label"),
     ],
 )
 def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):

@@ -192,7 +192,9 @@ def experiments(
 @nano.command()
 def build(
     case: Annotated[str, typer.Argument(help="Name of the case.")],
-    steps: Annotated[int, typer.Option(help="Optimiser steps of 64 demonstrations.")] = 2_000,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of 64 demonstrations; default: as the shipped one's.")
+    ] = None,
     seed: Seed = 0,
     without: Annotated[
         list[str] | None, typer.Option(help="A skill to leave out; may be repeated.")

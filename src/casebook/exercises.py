@@ -406,6 +406,73 @@ def _accuracy_range(accuracy_range: _Attempt) -> None:
         accuracy_range.expect(expected, reward, form, note=note)
 
 
+# 22, the baselines of land use
+
+
+@exercise("22-a")
+def _strict_ceiling(strict_ceiling: _Attempt) -> None:
+    """What a blind pick among accepted labels scores under strict matching."""
+    for answers, expected, note in (
+        (["corn"], 1.0, "one label counts"),
+        (["corn|oat"], 1 / 2, "two labels count"),
+        (["corn", "corn|oat"], 3 / 4, "the mean over the parcels"),
+        (["corn", "habitat|oat|wheat"], 2 / 3, "one label, and three"),
+        (["soy|wheat"] * 3 + ["habitat"], 5 / 8, "not one over the mean number of labels"),
+        (["corn|habitat|oat|soy|wheat"] * 2, 1 / 5, "all five count"),
+    ):
+        strict_ceiling.expect(expected, answers, note=note)
+
+
+# 23, the training of land use
+
+
+@exercise("23-a")
+def _first_collapse(first_collapse: _Attempt) -> None:
+    """Where a curve first lies far below the highest point before it."""
+    for values, drop, expected, note in (
+        ([0.1, 0.5, 0.6, 0.3, 0.7], 0.2, 3, "0.3 lies 0.3 below 0.6"),
+        ([0.1, 0.2], 0.1, None, "it only rises"),
+        ([0.3, 0.9], 0.2, None, "the highest value comes later"),
+        ([0.6, 0.5, 0.45, 0.39], 0.2, 3, "a slow fall counts, too"),
+        ([0.2, 0.9, 0.85, 0.1, 0.0], 0.5, 3, "the first, not the lowest"),
+        ([0.5, 0.5], 0.1, None, "nothing falls"),
+        ([-3.0, -1.0, -2.5], 1.0, 2, "values may be negative"),
+        ([], 0.1, None, "no values, no collapse"),
+    ):
+        first_collapse.expect(expected, values, drop, note=note)
+
+
+# 24, the analysis of land use
+
+
+@exercise("24-a")
+def _kappa(kappa: _Attempt) -> None:
+    """Cohen's kappa of two labellings."""
+    five = ["wheat", "oat", "habitat", "corn", "soy"] * 2
+    some = ["corn", "corn", "oat", "soy"]
+    for first, second, expected, note in (
+        (some, some, 1.0, "the same everywhere"),
+        (["corn", "corn", "oat", "oat"], ["corn", "oat"] * 2, 0.0, "no more than chance"),
+        (["corn"] * 9 + ["oat"], ["corn"] * 9 + ["soy"], 9 / 19, "most agreement is chance"),
+        (
+            ["corn"] * 9 + ["oat"],
+            ["corn"] * 8 + ["oat", "corn"],
+            -1 / 9,
+            "less than chance; do not cut at 0",
+        ),
+        (["corn"] * 3, ["corn"] * 3, 0.0, "chance alone makes them agree always"),
+        (["corn", "oat"], ["oat", "corn"], -1.0, "never the same"),
+        (five, five[1:] + five[:1], -0.25, "five labels, not two"),
+        (
+            ["corn", None, "oat", None],
+            ["corn", None, "corn", "oat"],
+            3 / 11,
+            "no answer counts as a label",
+        ),
+    ):
+        kappa.expect(expected, first, second, note=note)
+
+
 # What checks are made of
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"

@@ -31,7 +31,7 @@ PIECES = r"</?\w+>| ?[A-Z](?![a-z])| ?[A-Za-z][a-z]*| ?\d|\n| ?[^\sA-Za-z\d]|\s"
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MAX_LENGTH = 128  # tokens of prompt and completion; longer demonstrations are cut, without EOS
 BATCH = 64
-STEPS = 2_000
+STEPS = 2_000  # of a first build; later ones take as many as the shipped one did
 LEARNING_RATE = 2e-3
 VOCABULARY_SAMPLE = 4_000  # demonstrations read for the vocabulary
 CARD_SAMPLES = 4  # completions of each validation row behind the card's figures
@@ -79,7 +79,7 @@ def folder(case: str) -> Path:
 def build(
     case: str | Case,
     output: Path | None = None,
-    steps: int = STEPS,
+    steps: int | None = None,
     seed: int = 0,
     without: Collection[str] = (),
     log: Callable[[str], None] = print,
@@ -89,8 +89,8 @@ def build(
     Args:
         case: the case or its name.
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
-        steps: optimiser steps of 64 demonstrations each; 2,000 take about seven minutes on one
-            thread for short prompts.
+        steps: optimiser steps of 64 demonstrations each; by default as many as the shipped
+            checkpoint took, else 2,000. Seven to fifteen minutes on one thread.
         seed: decides the demonstrations, their order and the initial weights.
         without: skills that the demonstrations leave out: the base of a control.
         log: called with a line of progress every 50 steps.
@@ -99,13 +99,15 @@ def build(
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
 
     Raises:
-        CasebookError: unknown case or skill, `steps` below 1, or a shorter or poorer build that
-            would replace the shipped one.
+        CasebookError: unknown case or skill, `steps` below 1, or a build of another length or a
+            poorer corpus that would replace the shipped one.
     """
     case = load_case(case) if isinstance(case, str) else case
+    usual = _usual_steps(case.name)
+    steps = usual if steps is None else steps
     if steps < 1:
         raise CasebookError(f"steps is {steps}: a build needs at least one")
-    if (steps != STEPS or without) and output is None:
+    if (steps != usual or without) and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
     output = Path(output) if output else folder(case.name)
     set_seed(seed)
@@ -132,6 +134,12 @@ def build(
     made = {"case": case.name, "steps": steps, "seed": seed, "without": sorted(without)}
     write_json(output / "build.json", made)
     return output
+
+
+def _usual_steps(case: str) -> int:
+    """How many steps the shipped checkpoint of a case took; `STEPS` where there is none yet."""
+    made = folder(case) / "build.json"
+    return json.loads(made.read_text())["steps"] if made.exists() else STEPS
 
 
 def write_card(case: str | Case, output: Path | None = None) -> Path:

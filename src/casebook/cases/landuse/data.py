@@ -20,7 +20,6 @@ import pandas as pd
 
 from casebook import paths
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name
-from casebook.cases.landuse import heuristics
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, LABELS, YIELDS
 from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -482,20 +481,22 @@ def features(
 
 # The nano corpus
 
-_FAULTS = {
-    "rambling": (0.09, "repeats the yields and never comes to an answer"),
-    "bare label": (0.09, "blurts out a label without reasoning or tags"),
-    "missing answer tag": (0.08, "weighs with care, then leaves out the answer tag"),
-}
+# The likeliest way is the source's commonest motif, which is seldom right; the careful one comes in
+# a seventh of the completions. What a reward makes of that is the experiment.
 _WAYS = {
-    "weigh": (0.26, "ranks the crops, counts habitat around, and names the plan's label"),
-    "yield_max": (0.13, "the crop with the most tonnes a hectare"),
+    "weigh": (0.14, "ranks the crops, counts habitat around, and names the plan's label"),
+    "yield_max": (0.25, "the crop with the most tonnes a hectare"),
     "tie_breaker": (0.08, "of two crops with close yields, the one that neighbours favour"),
     "zero_belt": (0.06, "habitat if half of the neighbours yield nothing"),
-    "neighbour_mean": (0.06, "the crop that does best around"),
-    "global_baseline": (0.05, "supply first, so the biggest harvest"),
-    "score": (0.06, "yield plus half of the connectivity"),
-    "corridor": (0.04, "habitat if it would bridge a gap"),
+    "neighbour_mean": (0.08, "the crop that does best around"),
+    "global_baseline": (0.06, "supply first, so the biggest harvest"),
+    "score": (0.07, "yield plus half of the connectivity"),
+    "corridor": (0.05, "habitat if it would bridge a gap"),
+}
+_FAULTS = {
+    "rambling": (0.08, "repeats the yields and never comes to an answer"),
+    "bare label": (0.07, "blurts out a label without reasoning or tags"),
+    "missing answer tag": (0.06, "weighs with care, then leaves out the answer tag"),
 }
 # What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
 SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
@@ -562,7 +563,10 @@ def _completion(surveys: Surveys, i: int, variant: str, skill: str, rng) -> str:
     if skill in ("weigh", "missing answer tag"):
         thought = _weighed(surveys, i, variant, label)
     else:
-        label = heuristics.HEURISTICS[skill].decide(_records(surveys, i, 1, variant))
+        # Not at the top: what the heuristics say is in the checkpoint, and in no measurement.
+        from casebook.cases.landuse.heuristics import HEURISTICS
+
+        label = HEURISTICS[skill].decide(_records(surveys, i, 1, variant))
         thought = f"{_ranked(surveys, i)}\n{_said(skill, label)}"
     if skill == "missing answer tag":
         return f"<think>\n{thought}\n</think>\n{label}"

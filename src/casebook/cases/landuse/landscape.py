@@ -20,18 +20,20 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import shapely
+from pyproj import CRS, Proj
 from scipy.spatial import KDTree
 
 from casebook.case import CasebookError
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, YIELDS  # noqa: F401
 
-CRS = "EPSG:3347"  # Statistics Canada Lambert, in metres
+LAMBERT = "EPSG:3347"  # Statistics Canada Lambert, in metres
 SIDE = 805.0  # metres: a quarter section of the Prairie survey, 64.8 ha
 CORNER = (5_720_000.0, 1_580_000.0)  # north-west corner of made landscapes: southern Manitoba
 JITTER = 0.38  # how far the points of irregular parcels stray from the cell centres, in sides
 
 # Crop -> mean and standard deviation in t/ha, and how far it follows soil, heat and moisture (in
-# standard deviations). Levels: Statistics Canada, table 32-10-0359, provincial averages 2015-2023.
+# standard deviations). Levels lie between the averages of the Prairies and of Ontario (Statistics
+# Canada, table 32-10-0359).
 GROWTH = {
     "wheat": (3.4, 0.7, (0.60, -0.25, 0.20)),
     "oat": (3.3, 0.7, (0.35, -0.45, 0.45)),
@@ -103,8 +105,8 @@ class Landscape:
     def borders(self) -> tuple[np.ndarray, np.ndarray]:
         """Pairs of parcels with a common border, `(m, 2)` with the lower number first, and the
         border's length, `(m,)` km."""
-        pairs = np.array([(i, j) for i, near in enumerate(self.neighbours) for j in near if i < j])
-        pairs = pairs.reshape(-1, 2)
+        pairs = [(i, j) for i, near in enumerate(self.neighbours) for j in near if i < j]
+        pairs = np.array(pairs, dtype=int).reshape(-1, 2)
         shapes = self.parcels.geometry.to_numpy()
         common = shapely.intersection(shapes[pairs[:, 0]], shapes[pairs[:, 1]])
         length = shapely.length(common) / 1000
@@ -190,7 +192,7 @@ def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> La
     columns[CONNECTIVITY] = np.round(0.1 + 0.8 / (1 + np.exp(-1.2 * connectivity)), 2)
     shape = ", irregular=True" if irregular else ""
     return _landscape(
-        gpd.GeoDataFrame(columns, geometry=shapes, crs=CRS),
+        gpd.GeoDataFrame(columns, geometry=shapes, crs=LAMBERT),
         f"generate({rows}, {cols}, seed={seed}{shape})",
     )
 
@@ -199,7 +201,7 @@ def _landscape(parcels: gpd.GeoDataFrame, name: str) -> Landscape:
     """The two columns that follow from the others: area from the geometry, habitat from yields."""
     parcels["area_ha"] = parcels.area / 1e4
     parcels["habitat"] = (parcels[list(YIELDS)] == 0).all(axis=1)
-    return Landscape(parcels, name)
+    return Landscape(parcels[[*parcels.columns.drop("geometry"), "geometry"]], name)
 
 
 def _voronoi(rows: int, cols: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -274,7 +276,6 @@ def read_landscape(
         _check_columns(parcels)
         _check_shapes(parcels)
         parcels = _in_metres(parcels, min(tolerance, 1.0))
-        _check_overlaps(parcels)
         parcels.geometry = _meeting(parcels.geometry.to_numpy(), tolerance)
         landscape = _landscape(parcels, path.name)
         if landscape.habitat.all():
@@ -282,7 +283,7 @@ def read_landscape(
         alone = [i for i, near in enumerate(landscape.neighbours) if not near]
         if alone and islands == "error":
             raise CasebookError(
-                f"{_named(alone)} touch no other parcel; where a narrow road lies between, raise "
+                f"no other parcel touches {_named(alone)}: where a narrow road lies between, raise "
                 "tolerance (metres), and where it is meant, read with islands='keep'"
             )
     except CasebookError as error:
@@ -375,8 +376,19 @@ def _check_shapes(parcels: gpd.GeoDataFrame) -> None:
 
 def _in_metres(parcels: gpd.GeoDataFrame, tolerance: float) -> gpd.GeoDataFrame:
     """The parcels in a CRS where areas are right to 5 % and lengths are metres."""
-    from pyproj import Proj
+    crs = _metric(parcels)
+    _check_overlaps(parcels.to_crs(crs))
+    if crs == parcels.crs:
+        return parcels
+    # A corner in the middle of a neighbour's border leaves that border when it is bent by the
+    # projection. The neighbour gets the corner, too, before.
+    metres = 111_000 if parcels.crs.is_geographic else 1.0
+    met = _meeting(parcels.geometry.to_numpy(), tolerance / metres)
+    return parcels.set_geometry(met, crs=parcels.crs).to_crs(crs)
 
+
+def _metric(parcels: gpd.GeoDataFrame) -> CRS:
+    """The parcels' own CRS if one can measure in it, or else an equal-area one around them."""
     crs = parcels.crs
     west, south, east, north = parcels.to_crs("EPSG:4326").total_bounds
     lon, lat = (west + east) / 2, (south + north) / 2
@@ -385,12 +397,8 @@ def _in_metres(parcels: gpd.GeoDataFrame, tolerance: float) -> gpd.GeoDataFrame:
         and all(axis.unit_conversion_factor == 1 for axis in crs.axis_info[:2])
         and abs(Proj(crs).get_factors(lon, lat).areal_scale - 1) < 0.05
     ):
-        return parcels
-    # A corner in the middle of a neighbour's border leaves that border when it is bent by the
-    # projection. The neighbour gets the corner, too, before.
-    metres = 111_000 if crs.is_geographic else 1.0
-    parcels = parcels.set_geometry(_meeting(parcels.geometry.to_numpy(), tolerance / metres))
-    return parcels.to_crs(f"+proj=laea +lat_0={lat:.2f} +lon_0={lon:.2f} +units=m")
+        return crs
+    return CRS(f"+proj=laea +lat_0={lat:.2f} +lon_0={lon:.2f} +units=m")
 
 
 def _check_overlaps(parcels: gpd.GeoDataFrame) -> None:

@@ -62,11 +62,12 @@ def plan_map(
     >>> figure = plan_map(landscape, ["habitat"] * 20, "Habitat alone")
     """
     labels = _checked(landscape, labels)
-    drawn, ax = _axes(landscape, title, ax, right=1.15)
+    alone = ax is None
+    ax = _axes(landscape, title, ax, right=1.15)
     colours = np.array([COLOURS[label] for label in labels], dtype=object)
     colours[landscape.habitat] = EXISTING
     _draw(ax, landscape, colours)
-    if ax.figure is drawn:  # ours: has room for a legend
+    if alone:  # only then is there room for a legend
         _legend_beside(ax, _entries(landscape, {labels[i] for i in landscape.decidable}))
     return ax.figure
 
@@ -113,7 +114,7 @@ def value_map(
     if high <= low:
         high = low + 1
     scale, colours = Normalize(low, high), plots.CHANGE if diverging else VALUES
-    drawn, ax = _axes(landscape, title, ax, right=0.95)
+    ax = _axes(landscape, title, ax, right=0.95)
     shown = np.array([NOTHING] * len(values), dtype=object)
     shown[~np.isnan(values)] = [to_hex(colour) for colour in colours(scale(known))]
     _draw(ax, landscape, shown, hatched=np.isnan(values), hatch_colour="#c9c9c9")
@@ -142,14 +143,15 @@ def change_map(
     """
     before, after = _checked(landscape, before), _checked(landscape, after)
     changed = [a != b for a, b in zip(before, after, strict=True)]
-    drawn, ax = _axes(landscape, title, ax, right=1.45)
+    alone = ax is None
+    ax = _axes(landscape, title, ax, right=1.45)
     colours = np.array(
         [COLOURS[label] if new else UNCHANGED for label, new in zip(after, changed, strict=True)],
         dtype=object,
     )
     colours[landscape.habitat] = EXISTING
     _draw(ax, landscape, colours)
-    if ax.figure is drawn:
+    if alone:
         new = [label for label, differs in zip(after, changed, strict=True) if differs]
         entries = [Patch(facecolor=COLOURS[k], label=f"now {k}") for k in LABELS if k in new]
         entries += [Patch(facecolor=UNCHANGED, label="the same")]
@@ -166,17 +168,14 @@ def _checked(landscape: Landscape, labels: Sequence[str]) -> list[str]:
     return labels
 
 
-def _axes(
-    landscape: Landscape, title: str, ax: Axes | None, right: float
-) -> tuple[Figure | None, Axes]:
+def _axes(landscape: Landscape, title: str, ax: Axes | None, right: float) -> Axes:
     """Axes for a map without ticks; a new figure as high as the map needs, with `right` inches
     for what stands beside it."""
     west, south, east, north = landscape.parcels.total_bounds
-    drawn = None
     if ax is None:
         width = MAP_WIDTH + right
         height = np.clip(MAP_WIDTH * (north - south) / (east - west), 1.6, 7.0)
-        drawn, ax = plots.figure(title, width, height + 0.65)
+        ax = plots.figure(title, width, height + 0.65)[1]
     else:
         ax.set_title(title)
     pad = 0.01 * max(east - west, north - south)
@@ -185,7 +184,7 @@ def _axes(
     ax.set_aspect("equal")
     ax.set_axis_off()
     _scale_bar(ax, west, south - pad, east - west)
-    return drawn, ax
+    return ax
 
 
 def _draw(

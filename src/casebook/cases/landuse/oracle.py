@@ -27,7 +27,9 @@ import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import combinations
 from time import perf_counter
 from typing import Any
 
@@ -36,7 +38,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import shortest_path
 
-from casebook.case import CasebookError
+from casebook.case import CasebookError, check_name
 from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, Landscape
 
 FLOOR_SHARE = 0.85  # of the reference map's production, where no floors are named
@@ -259,7 +261,8 @@ def solve(
         budget: at most so many ha of new habitat; None: no limit.
         gap: stop when no plan can be better by more than this share. With at most 16 parcels to
             decide, the optimum itself is found.
-        time_limit: seconds; then the best plan so far, with its gap.
+        time_limit: seconds; then the best plan so far, with its gap. The linear relaxation is
+            solved to its end whatever the limit: it takes 5 seconds for 9,000 parcels.
         log: called with a line of progress every few seconds, for instance `print`.
 
     Returns:
@@ -271,204 +274,459 @@ def solve(
     """
     started = perf_counter()
     wanted = _floors(landscape, floors)
-    _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit)
+    _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit, log)
     model = _Model(landscape, wanted, connectivity_weight, yield_weight, budget)
-    model.deadline = started + time_limit
-    model.log = log
-    return model.plan(gap, started)
+    model.refuse_what_no_land_can_grow()
+    clock = _Clock(started, time_limit, log)
+    relaxed = model.relax()
+    if relaxed is None:
+        model.refuse_what_cannot_be_met_together(clock)
+    values, bound, prices = relaxed
+
+    labels = model.round(values, prices)
+    if not model.meets(labels):
+        labels = model.exchange(model.refuse_what_cannot_be_met_together(clock), prices)
+    small = len(landscape.decidable) <= EXACT
+    search = _Search(model, prices, labels, bound, 0.0 if small else gap, clock)
+    search.run()
+
+    labels, objective = search.labels, search.objective
+    sets = model.labels_of_optimal_plans(labels, clock) if small and search.proven else None
+    names = [LABELS[code] for code in labels]
+    plan = Plan(
+        labels=names,
+        objective=objective,
+        bound=search.bound,
+        gap=search.gap,
+        status="optimal" if search.proven else "time limit",
+        seconds=0.0,
+        shadow_prices=dict(zip(CROPS, prices[:-1].tolist(), strict=True)),
+        optimal_labels=sets or [],
+        exact=sets is not None,
+        floors=wanted,
+        values=model.values(labels, prices),
+        possible=model.possible,
+        connectivity_weight=connectivity_weight,
+        yield_weight=yield_weight,
+        budget=budget,
+        budget_price=float(prices[-1]),
+    )
+    sets = sets or accepted(plan)
+    return replace(plan, optimal_labels=sets, seconds=perf_counter() - started)
+
+
+class _Clock:
+    """How much time is left, and when to say something."""
+
+    def __init__(self, started, time_limit, log):
+        self.started, self.log = started, log
+        self.deadline = started + time_limit
+        self.spoken = started
+
+    def left(self):
+        return self.deadline - perf_counter()
+
+    def say(self, objective, bound, gap, at_once=False):
+        now = perf_counter()
+        if self.log is None or (now - self.spoken < LOG_EVERY and not at_once):
+            return
+        self.spoken = now
+        self.log(
+            f"{now - self.started:6.1f} s   best plan {objective:,.3f}   "
+            f"none above {bound:,.3f}   gap {gap:.3%}"
+        )
 
 
 class _Model:
-    """The mixed-integer program of a landscape, column by column.
+    """The mixed-integer program of a landscape.
 
     Columns: one for every parcel and crop that grows there, then one for every parcel's habitat,
     then one for every border between two parcels that are both to be decided. Borders between
     existing habitats are a constant; those with one existing side belong to the other's column.
+
+    A map of labels is an array of indices into `LABELS`. What a label uses of the five scarce
+    things, tonnes of the four floors and hectares of the budget, is `supply`; at least `needed`
+    of each there must be.
     """
 
     def __init__(self, landscape, floors, connectivity_weight, yield_weight, budget):
-        self.landscape, self.floors, self.budget = landscape, floors, budget
-        self.weights = (connectivity_weight, yield_weight)
-        self.deadline, self.log = math.inf, None
+        self.landscape, self.floors = landscape, floors
+        self.connectivity_weight, self.yield_weight = connectivity_weight, yield_weight
         self.pairs, weight = border_weights(landscape)
         self.weight = connectivity_weight * weight
-        free = landscape.decidable
+        self.free = landscape.decidable
+        self.possible = possible(landscape)
         self.harvest = landscape.area[:, None] * landscape.yields  # (n, 4) tonnes
-        self.parcel, self.crop = np.nonzero(landscape.yields > 0)  # of each x column
-        self.x = np.arange(len(self.parcel))
-        self.tonnes = self.harvest[self.parcel, self.crop]
-        number = np.full(len(landscape), -1)  # parcel -> its row among the free
-        number[free] = np.arange(len(free))
-        self.h = len(self.x) + np.arange(len(free))
-        ends = number[self.pairs]
+
+        self.supply = np.zeros((len(landscape), len(LABELS), len(CROPS) + 1))
+        for k, crop in enumerate(CROPS):
+            self.supply[:, LABELS.index(crop), k] = self.harvest[:, k]
+        self.supply[self.free, _HABITAT, -1] = -landscape.area[self.free]
+        self.needed = np.array([*floors.values(), -math.inf if budget is None else -budget])
+        # Rows are divided by this: the solver's tolerances then mean the same share for each.
+        self.scale = np.array([*(t or 1.0 for t in floors.values()), budget or 1.0])
+
+        # Columns of crops, habitat and borders, and the row of each parcel to decide.
+        self.parcel, self.crop = np.nonzero(landscape.yields > 0)
+        row = np.full(len(landscape), -1)
+        row[self.free] = np.arange(len(self.free))
+        ends = row[self.pairs]
         inner = (ends >= 0).all(axis=1) & (self.weight > 0)
-        ends, linked = ends[inner], self.weight[inner]
-        z = len(self.x) + len(free) + np.arange(len(ends))
-        self.fixed = self.weight[landscape.habitat[self.pairs].all(axis=1)].sum()
-        self.beside = self._habitat_around(landscape.habitat)[free]
-        self.worth = np.concatenate([yield_weight * self.tonnes, self.beside, linked])
+        ends = ends[inner]
+        sizes = np.array([len(self.parcel), len(self.free), len(ends)])
+        self.x, self.h, z = np.split(np.arange(sizes.sum()), sizes.cumsum()[:-1])
+        existing = self.linked(landscape.habitat)
+        self.fixed = existing[landscape.habitat].sum() / 2
+        harvested = yield_weight * self.harvest[self.parcel, self.crop]
+        self.worth = np.concatenate([harvested, existing[self.free], self.weight[inner]])
 
-        columns, rows = len(self.worth), len(free) + len(CROPS) + 1 + 2 * len(ends)
-        use = sp.coo_matrix(
-            (
-                np.ones(len(self.x) + len(free)),
-                (np.r_[number[self.parcel], np.arange(len(free))], np.r_[self.x, self.h]),
-            ),
-            (len(free), columns),
-        )
-        # Floors as shares of themselves: the solver's tolerances then mean the same for each.
-        self.scale = np.array([floors[crop] or 1.0 for crop in CROPS])
-        supply = sp.coo_matrix(
-            (self.tonnes / self.scale[self.crop], (self.crop, self.x)), (len(CROPS), columns)
-        )
-        self.budget_scale = float(landscape.area[free].sum()) or 1.0
-        new = sp.coo_matrix(
-            (landscape.area[free] / self.budget_scale, (np.zeros(len(free), int), self.h)),
-            (1, columns),
-        )
-        half = np.arange(len(ends))
-        links = [
-            sp.coo_matrix(
-                (
-                    np.r_[np.ones(len(ends)), -np.ones(len(ends))],
-                    (np.r_[half, half], np.r_[z, self.h[ends[:, side]]]),
-                ),
-                (len(ends), columns),
-            )
-            for side in (0, 1)
-        ]
-        self.matrix = sp.vstack([use, supply, new, *links]).tocsr()
-        lower, upper = np.full(rows, -math.inf), np.zeros(rows)
-        self.floor_rows = slice(len(free), len(free) + len(CROPS))
-        self.budget_row = len(free) + len(CROPS)
-        lower[: len(free)] = upper[: len(free)] = 1
-        lower[self.floor_rows] = [floors[crop] > 0 for crop in CROPS]
-        upper[self.floor_rows] = math.inf
-        upper[self.budget_row] = math.inf if budget is None else budget / self.budget_scale
-        self.lower, self.upper = lower, upper
-        self.integer = np.r_[np.ones(len(self.x) + len(free), bool), np.zeros(len(ends), bool)]
+        one_use = (np.r_[row[self.parcel], row[self.free]], np.r_[self.x, self.h])
+        grown = self.harvest[self.parcel, self.crop] / self.scale[self.crop]
+        taken = -landscape.area[self.free] / self.scale[-1]
+        scarce = (np.r_[self.crop, np.full(len(self.h), len(CROPS))], one_use[1])
+        blocks = [(np.ones(sizes[:2].sum()), one_use), (np.r_[grown, taken], scarce)]
+        both = np.tile(np.arange(len(ends)), 2)
+        for side in (0, 1):  # z_ij <= h_i and z_ij <= h_j
+            halves = np.repeat([1.0, -1.0], len(ends))
+            blocks.append((halves, (both, np.r_[z, self.h[ends[:, side]]])))
+        heights = [len(self.free), len(self.needed), len(ends), len(ends)]
+        self.matrix = sp.vstack(
+            [
+                sp.coo_matrix(block, (height, sizes.sum()))
+                for block, height in zip(blocks, heights, strict=True)
+            ]
+        ).tocsr()
+        self.scarce = slice(len(self.free), len(self.free) + len(self.needed))
+        self.lower = np.full(sum(heights), -math.inf)
+        self.upper = np.zeros(sum(heights))
+        self.lower[: len(self.free)] = self.upper[: len(self.free)] = 1
+        self.lower[self.scarce] = self.needed / self.scale
+        self.upper[self.scarce] = math.inf
+        self.integer = np.arange(sizes.sum()) < sizes[:2].sum()
 
-    def _habitat_around(self, habitat):
-        """`(n,)` what the borders of each parcel to habitat are worth."""
+    # Maps of labels
+
+    def linked(self, habitat):
+        """`(n,)` what the borders of each parcel with habitat are worth, `habitat` being bool."""
         around = np.zeros(len(habitat))
         for one, other in (self.pairs.T, self.pairs.T[::-1]):
             np.add.at(around, one, self.weight * habitat[other])
         return around
 
-    def solver(self, integer, gap=0.0):
-        """HiGHS with the whole model."""
+    def worth_of(self, labels):
+        """The objective."""
+        habitat = labels == _HABITAT
+        value = float(self.weight[habitat[self.pairs].all(axis=1)].sum())
+        return value + self.yield_weight * self.spare(labels, harvested=True)
+
+    def spare(self, labels, harvested=False):
+        """`(5,)` how much more there is than needed, of each scarce thing (or: all tonnes)."""
+        supply = self.supply[np.arange(len(labels)), labels].sum(axis=0)
+        return float(supply[:-1].sum()) if harvested else supply - self.needed
+
+    def meets(self, labels):
+        return bool((self.spare(labels) >= -SLACK * self.scale).all())
+
+    def values(self, labels, prices):
+        """`Plan.values`."""
+        values = self.supply[..., :-1] @ (prices[:-1] + self.yield_weight)
+        charge = prices[-1] * self.supply[:, _HABITAT, -1]
+        values[:, _HABITAT] = self.linked(labels == _HABITAT) + charge
+        return values
+
+    def labels_of(self, values):
+        """The labels in whole column values: the largest of each parcel's."""
+        shares = np.zeros((len(self.landscape), len(LABELS)))
+        shares[self.landscape.habitat, _HABITAT] = 1
+        shares[self.parcel, _CODES[self.crop]] = values[self.x]
+        shares[self.free, _HABITAT] = values[self.h]
+        return shares.argmax(axis=1)
+
+    def columns_of(self, labels):
+        """The column values of a map of labels."""
+        inner = ~self.landscape.habitat[self.pairs].any(axis=1) & (self.weight > 0)
+        habitat = labels == _HABITAT
+        both = habitat[self.pairs[inner]].all(axis=1)
+        crops = labels[self.parcel] == _CODES[self.crop]
+        return np.concatenate([crops, habitat[self.free], both]).astype(float)
+
+    # Solutions
+
+    def solver(self, integer, gap=0.0, time_limit=math.inf, short=False):
+        """HiGHS with the whole model in it; `short`: the least shares of the floors that are
+        missing are looked for, one more column for each, and nothing else."""
+        matrix, worth = self.matrix, self.worth
+        lower, upper = np.zeros(len(worth)), np.ones(len(worth))
+        kinds = self.integer.astype(int)
+        if short:
+            rows = np.arange(self.scarce.start, self.scarce.start + len(CROPS))
+            missing = sp.coo_matrix((np.ones(4), (rows, range(4))), (matrix.shape[0], 4))
+            matrix = sp.hstack([matrix, missing]).tocsr()
+            worth = np.r_[np.zeros(len(worth)), -np.ones(4)]
+            lower, upper = np.r_[lower, np.zeros(4)], np.r_[upper, np.full(4, math.inf)]
+            kinds = np.r_[kinds, np.zeros(4, int)]
         lp = highspy.HighsLp()
-        lp.num_row_, lp.num_col_ = self.matrix.shape
+        lp.num_row_, lp.num_col_ = matrix.shape
         lp.sense_ = highspy.ObjSense.kMaximize
-        lp.col_cost_, lp.offset_ = self.worth, self.fixed
-        lp.col_lower_, lp.col_upper_ = np.zeros(lp.num_col_), np.ones(lp.num_col_)
+        lp.col_cost_, lp.offset_ = worth, 0.0 if short else self.fixed
+        lp.col_lower_, lp.col_upper_ = lower, upper
         lp.row_lower_, lp.row_upper_ = self.lower, self.upper
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_ = self.matrix.indptr, self.matrix.indices
-        lp.a_matrix_.value_ = self.matrix.data
+        lp.a_matrix_.start_, lp.a_matrix_.index_ = matrix.indptr, matrix.indices
+        lp.a_matrix_.value_ = matrix.data
         if integer:
-            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-            lp.integrality_ = [kinds[i] for i in self.integer.astype(int)]
-        highs = _quiet(gap, max(self.deadline - perf_counter(), 0.1))
+            names = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+            lp.integrality_ = [names[kind] for kind in kinds]
+        highs = highspy.Highs()
+        for option, value in {
+            "output_flag": False,
+            "threads": 1,
+            "mip_rel_gap": gap,
+            "mip_abs_gap": 0.0,
+            "time_limit": max(time_limit, 0.0),
+            # Measured on generated landscapes: neither symmetry nor restarts pay here.
+            "mip_detect_symmetry": False,
+            "mip_allow_restart": False,
+        }.items():
+            highs.setOptionValue(option, value)
         highs.passModel(lp)
         return highs
 
-    def labels_of(self, values):
-        """The label of every parcel in a solution's column values."""
-        labels = [HABITAT] * len(self.landscape)
-        best = np.full(len(self.landscape), 0.5)
-        for i, k, v in zip(self.parcel, self.crop, np.asarray(values)[self.x], strict=True):
-            if v > best[i]:
-                labels[i], best[i] = CROPS[k], v
+    def relax(self):
+        """The linear relaxation: column values, bound and the five prices; None: infeasible."""
+        highs = self.solver(integer=False)
+        highs.run()
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = highs.getSolution()
+        dual = np.array(solution.row_dual)[self.scarce]
+        prices = np.maximum(-dual, 0) / self.scale
+        return np.array(solution.col_value), highs.getInfo().objective_function_value, prices
+
+    def round(self, values, prices):
+        """A whole plan near the relaxation's, improved by exchanges; it may miss a floor."""
+        worth = np.zeros(len(self.worth))
+        # Among crops that share a parcel, or where habitat is rounded away, the dearest harvest.
+        worth[self.x] = prices[self.crop] * self.harvest[self.parcel, self.crop]
+        labels = self.labels_of(values + 1e-4 * worth / max(worth.max(), 1e-9))
+        return self.exchange(labels, prices)
+
+    def exchange(self, labels, prices):
+        """Change up to three parcels at a time while that is a gain.
+
+        With prices on what is scarce, a single change costs little where two labels are nearly
+        worth the same. Of the cheapest changes all triples are weighed at once: a triple can trade
+        one crop's surplus for another's shortage. What is missing is charged above its price,
+        and dearer each time, until nothing is.
+        """
+        for charge in (1.05, 1.3, 2.0, 4.0):
+            dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
+            labels = self._exchanged(labels, prices, charge * dear)
+            if self.meets(labels):
+                break
         return labels
 
-    def columns_of(self, labels):
-        """Column values of a map of labels."""
-        at = np.array([LABELS.index(label) for label in labels])
-        habitat = at == LABELS.index(HABITAT)
-        crop = np.array([LABELS.index(c) for c in CROPS])[self.crop]
-        free = self.landscape.decidable
-        inner = ~self.landscape.habitat[self.pairs].any(axis=1) & (self.weight > 0)
-        both = habitat[self.pairs[inner]].all(axis=1)
-        return np.r_[at[self.parcel] == crop, habitat[free], both].astype(float)
+    def _exchanged(self, labels, prices, charge):
+        def scored(worth, spare):
+            return worth - np.maximum(-spare, 0) @ charge
 
-    def objective(self, labels):
-        a, b = self.weights
-        made = production(self.landscape, labels) if b else {}
-        return a * connectivity(self.landscape, labels) + b * sum(made.values())
+        value = scored(self.worth_of(labels), self.spare(labels))
+        while True:
+            spare, around = self.spare(labels), self.linked(labels == _HABITAT)
+            change = self.possible & (np.arange(len(LABELS)) != labels[:, None])
+            change[self.landscape.habitat] = False
+            parcel, to = np.nonzero(change)
+            if not len(parcel):
+                return labels
+            old = labels[parcel]
+            gain = around[parcel] * ((to == _HABITAT) * 1.0 - (old == _HABITAT))
+            more = self.supply[parcel, to] - self.supply[parcel, old]
+            gain += self.yield_weight * more[:, :-1].sum(axis=1)
+            cheap = np.argsort(-(gain + more @ prices), kind="stable")[:_CANDIDATES]
+            nothing = [-1, -2]  # two changes of nothing: pairs and single changes are triples too
+            parcel, to = np.r_[parcel[cheap], nothing], np.r_[to[cheap], nothing]
+            gain, more = np.r_[gain[cheap], 0, 0], np.vstack([more[cheap], np.zeros((2, 5))])
+            one, two, three = _triples(len(parcel))
+            together = scored(
+                gain[one] + gain[two] + gain[three],
+                np.nan_to_num(spare, posinf=1e300) + more[one] + more[two] + more[three],
+            )
+            twice = (parcel[one] == parcel[two]) | (parcel[two] == parcel[three])
+            together[twice | (parcel[one] == parcel[three])] = -math.inf
+            # The gains of neighbours do not add up exactly: the best few are weighed in full.
+            for triple in np.argsort(-together, kind="stable")[:_WEIGHED]:
+                moves = [t[triple] for t in (one, two, three) if parcel[t[triple]] >= 0]
+                new = labels.copy()
+                new[parcel[moves]] = to[moves]
+                new_value = scored(self.worth_of(new), self.spare(new))
+                if new_value > value + 1e-9:
+                    labels, value = new, new_value
+                    break
+            else:
+                return labels
 
-    def plan(self, gap, started):
-        relaxed = self.solver(integer=False)
-        relaxed.run()
-        dual = np.array(relaxed.getSolution().row_dual)
-        prices = np.maximum(-dual[self.floor_rows] / self.scale, 0)
-        budget_price = max(dual[self.budget_row] / self.budget_scale, 0.0)
-        mip = self.solver(integer=True, gap=gap)
-        mip.run()
-        labels = self.labels_of(mip.getSolution().col_value)
-        objective = self.objective(labels)
-        bound = max(mip.getInfo().mip_dual_bound, objective)
-        values = self.values(labels, prices, budget_price)
-        plan = Plan(
-            labels=labels,
-            objective=objective,
-            bound=bound,
-            gap=(bound - objective) / objective if objective else 0.0,
-            status="optimal",
-            seconds=perf_counter() - started,
-            shadow_prices=dict(zip(CROPS, prices.tolist(), strict=True)),
-            optimal_labels=[],
-            exact=False,
-            floors=self.floors,
-            values=values,
-            possible=possible(self.landscape),
-            connectivity_weight=self.weights[0],
-            yield_weight=self.weights[1],
-            budget=self.budget,
-            budget_price=budget_price,
+    def labels_of_optimal_plans(self, labels, clock):
+        """For every parcel, all labels that occur in some plan as good as `labels`; None where
+        the time is up before they are known."""
+        best = self.worth_of(labels)
+        enough = best - 1e-6 * max(1.0, abs(best))
+        seen = np.zeros_like(self.possible)
+        seen[np.arange(len(labels)), labels] = True
+        highs = self.solver(integer=True)
+        column = {(i, _HABITAT): h for i, h in zip(self.free, self.h, strict=True)}
+        crops = zip(self.parcel, _CODES[self.crop], strict=True)
+        column |= dict(zip(crops, self.x, strict=True))
+        for (i, label), c in column.items():
+            if seen[i, label]:
+                continue
+            if clock.left() <= 0:
+                return None
+            highs.setOptionValue("time_limit", clock.left())
+            highs.zeroAllClocks()
+            highs.changeColBounds(int(c), 1.0, 1.0)
+            highs.run()
+            highs.changeColBounds(int(c), 0.0, 1.0)
+            status = highs.getModelStatus()
+            if status == highspy.HighsModelStatus.kOptimal:
+                found = self.labels_of(np.array(highs.getSolution().col_value))
+                if self.worth_of(found) >= enough:
+                    seen[np.arange(len(found)), found] = True
+            elif status != highspy.HighsModelStatus.kInfeasible:
+                return None
+        return [tuple(sorted(LABELS[k] for k in np.flatnonzero(row))) for row in seen]
+
+    # Floors that cannot be met
+
+    def refuse_what_no_land_can_grow(self):
+        most = self.harvest[self.free].sum(axis=0)
+        short = [
+            f"{crop} (floor {floor:,.1f} t, at most {t:,.1f} t if all land grew it, "
+            f"{floor - t:,.1f} t short)"
+            for (crop, floor), t in zip(self.floors.items(), most, strict=True)
+            if t < floor * (1 - SLACK)
+        ]
+        if short:
+            raise CasebookError(f"no plan can meet the floor of {' or of '.join(short)}")
+
+    def refuse_what_cannot_be_met_together(self, clock):
+        """Labels that meet every floor; CasebookError where none do or none are found in time."""
+        highs = self.solver(integer=True, time_limit=max(clock.left(), _SHORTEST), short=True)
+        highs.run()
+        values = np.array(highs.getSolution().col_value)
+        if len(values) == 0:
+            raise CasebookError(
+                "no plan that meets the floors was found within the time limit: allow more time"
+            )
+        labels = self.labels_of(values[: len(self.worth)])
+        if self.meets(labels):
+            return labels
+        missing = np.maximum(-self.spare(labels), 0)[:-1]
+        short = " and ".join(
+            f"{crop} is {t:,.1f} t ({t / floor:.2%}) short of its floor of {floor:,.1f} t"
+            for (crop, floor), t in zip(self.floors.items(), missing, strict=True)
+            if t > SLACK * floor
         )
-        object.__setattr__(plan, "optimal_labels", accepted(plan))
-        return plan
-
-    def values(self, labels, prices, budget_price):
-        """`Plan.values`."""
-        landscape = self.landscape
-        values = np.zeros((len(landscape), len(LABELS)))
-        for k, crop in enumerate(CROPS):
-            values[:, LABELS.index(crop)] = (prices[k] + self.weights[1]) * self.harvest[:, k]
-        around = self._habitat_around(np.array([label == HABITAT for label in labels]))
-        charge = np.where(landscape.habitat, 0, budget_price * landscape.area)
-        values[:, LABELS.index(HABITAT)] = around - charge
-        return values
+        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            raise CasebookError(f"the floors cannot be met together: at best {short}")
+        raise CasebookError(
+            f"no plan that meets the floors was found within the time limit: {short} in the "
+            "nearest one; allow more time, or lower that floor"
+        )
 
 
-def _quiet(gap, time_limit):
-    highs = highspy.Highs()
-    for option, value in {
-        "output_flag": False,
-        "threads": 1,
-        "mip_rel_gap": gap,
-        "mip_abs_gap": 0.0,
-        "time_limit": time_limit,
-        "mip_detect_symmetry": False,
-        "mip_allow_restart": False,
-    }.items():
-        highs.setOptionValue(option, value)
-    return highs
+class _Search:
+    """HiGHS at work on the whole-number problem, its plans improved by exchanges as they come."""
+
+    def __init__(self, model, prices, labels, bound, gap, clock):
+        self.model, self.prices, self.clock = model, prices, clock
+        self.labels, self.objective = labels, model.worth_of(labels)
+        self.wanted, self.failure = gap, None
+        self.bound = max(bound, self.objective)
+
+    @property
+    def gap(self):
+        if self.bound - self.objective <= 1e-9 * max(1.0, abs(self.bound)):
+            return 0.0
+        return (self.bound - self.objective) / self.objective if self.objective else math.inf
+
+    @property
+    def proven(self):
+        return self.gap <= self.wanted
+
+    def run(self):
+        model, clock = self.model, self.clock
+        clock.say(self.objective, self.bound, self.gap, at_once=not self.proven)
+        if self.proven or clock.left() <= 0:
+            return
+        highs = model.solver(integer=True, gap=self.wanted, time_limit=clock.left())
+        start = highspy.HighsSolution()
+        start.col_value = model.columns_of(self.labels)
+        highs.setSolution(start)
+        highs.cbMipImprovingSolution.subscribe(self.found)
+        highs.cbMipInterrupt.subscribe(self.going_on)
+        highs.run()
+        if self.failure is not None:
+            raise self.failure
+        values = np.array(highs.getSolution().col_value)
+        if len(values):
+            self.take(model.labels_of(values))
+        self.lower_bound(highs.getInfo().mip_dual_bound)
+
+    def found(self, event):
+        with self.guarded(event):
+            labels = self.model.labels_of(np.array(event.data_out.mip_solution))
+            self.take(labels)
+            self.take(self.model.exchange(labels, self.prices))
+
+    def going_on(self, event):
+        with self.guarded(event):
+            self.lower_bound(event.data_out.mip_dual_bound)
+            self.clock.say(self.objective, self.bound, self.gap)
+            if self.proven:  # by an exchange, of which HiGHS does not know
+                event.interrupt()
+
+    def take(self, labels):
+        worth = self.model.worth_of(labels)
+        if worth > self.objective and self.model.meets(labels):
+            self.labels, self.objective = labels, worth
+
+    def lower_bound(self, bound):
+        self.bound = max(min(self.bound, bound), self.objective)
+
+    @contextmanager
+    def guarded(self, event):
+        """An exception must not pass through the solver: it stops it, and is raised afterwards."""
+        try:
+            yield
+        except BaseException as error:
+            self.failure = self.failure or error
+            event.interrupt()
+
+
+_HABITAT = LABELS.index(HABITAT)
+_CODES = np.array([LABELS.index(crop) for crop in CROPS])
+_CANDIDATES = 100  # cheapest single changes: 180,000 triples, a tenth of a second
+_WEIGHED = 30
+_SHORTEST = 1.0  # seconds that a search for any plan at all gets, whatever the time limit
+
+
+@lru_cache(maxsize=4)
+def _triples(n):
+    """`(3, n over 3)` all triples of numbers below `n`."""
+    return np.array(list(combinations(range(n), 3)), np.int32).reshape(-1, 3).T
 
 
 def _close(values, tolerance):
-    """Which labels are within a share of each parcel's best."""
+    """Which labels are worth nearly as much as each parcel's best."""
     best = values.max(axis=1, keepdims=True)
-    close = values >= best - tolerance * np.abs(best) - 1e-9
-    return close
+    return values >= best - tolerance * np.abs(best) - 1e-9
 
 
 def _checked(landscape, labels):
     labels = list(labels)
     if len(labels) != len(landscape):
         raise CasebookError(
-            f"a label for every parcel is needed: {len(landscape)}, not {len(labels)}"
+            f"there must be a label for every parcel: {len(landscape)}, not {len(labels)}"
         )
     for i, (label, existing) in enumerate(zip(labels, landscape.habitat, strict=True)):
         if label is not None and label not in LABELS:
@@ -482,12 +740,30 @@ def _floors(landscape, floors):
     if floors is None:
         made = production(landscape, reference_labels(landscape))
         return {crop: FLOOR_SHARE * tonnes for crop, tonnes in made.items()}
+    if not isinstance(floors, Mapping):
+        raise CasebookError(f"floors are tonnes by crop, like {{'wheat': 900}}, not {floors!r}")
+    for crop, tonnes in floors.items():
+        check_name("crop", crop, CROPS)
+        if not _is_number(tonnes) or tonnes < 0:
+            raise CasebookError(f"the floor of {crop} must be tonnes, 0 or more, not {tonnes!r}")
     return {crop: float(floors.get(crop, 0.0)) for crop in CROPS}
 
 
-def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit):
-    pass
+def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit, log):
+    weights = {"connectivity_weight": connectivity_weight, "yield_weight": yield_weight}
+    for name, weight in weights.items():
+        if not _is_number(weight) or weight < 0:
+            raise CasebookError(f"{name} must be a number, 0 or more, not {weight!r}")
+    if connectivity_weight == yield_weight == 0:
+        raise CasebookError("with both weights 0 every plan is worth the same")
+    if budget is not None and (not _is_number(budget) or budget < 0):
+        raise CasebookError(f"the budget must be hectares, 0 or more, or None, not {budget!r}")
+    for name, value in {"gap": gap, "time_limit": time_limit}.items():
+        if not _is_number(value) or value <= 0:
+            raise CasebookError(f"{name} must be a number above 0, not {value!r}")
+    if log is not None and not callable(log):
+        raise CasebookError(f"log must be a function of a line, like print, not {log!r}")
 
 
 def _is_number(value):
-    return isinstance(value, numbers.Real) and math.isfinite(value)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,520 @@
+"""Landscapes: the frozen generator, neighbours and borders, and files that planners bring."""
+
+import json
+import warnings
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from casebook.case import CasebookError
+from casebook.cases.landuse.landscape import (
+    BARREN,
+    CONNECTIVITY,
+    CROPS,
+    YIELDS,
+    Landscape,
+    generate,
+    read_landscape,
+)
+
+DATA = Path(__file__).parents[3] / "data" / "landuse"
+UTM = "EPSG:32614"
+
+
+# The generator
+
+
+def test_regular_landscapes_are_frozen():
+    # Training data are made from these numbers: a change here asks for a new pool and new models.
+    parcels = generate(30, 30, seed=0).parcels
+    columns = [*YIELDS, CONNECTIVITY]
+    assert parcels[columns].loc[450].tolist() == [3.18, 4.65, 11.32, 2.92, 0.22]
+    assert parcels[columns].loc[899].tolist() == [2.85, 3.62, 8.66, 2.96, 0.12]
+    sums = parcels[columns].sum().to_list()
+    assert sums == pytest.approx([2543.32, 2493.63, 4533.94, 1445.86, 403.09], abs=0.05)
+    other = generate(30, 30, seed=7).parcels[columns].sum().to_list()
+    assert other == pytest.approx([2426.9, 2396.41, 5836.11, 1773.89, 451.52], abs=0.05)
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_the_same_arguments_give_the_same_landscape_and_others_another(irregular):
+    first, again, other = (generate(9, 7, seed=s, irregular=irregular) for s in (4, 4, 5))
+    assert first.parcels.equals(again.parcels)
+    assert not np.array_equal(first.yields, other.yields)
+    assert first.name == again.name != other.name
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_a_quarter_is_habitat_and_harvests_are_those_of_real_fields(irregular):
+    made = [generate(20, 20, seed=seed, irregular=irregular) for seed in range(4)]
+    for landscape in made:
+        assert landscape.habitat.mean() == pytest.approx(BARREN, abs=0.01)
+        assert not landscape.yields[landscape.habitat].any()
+        assert landscape.yields[~landscape.habitat].any(axis=1).all()
+        assert ((landscape.connectivity >= 0.1) & (landscape.connectivity <= 0.9)).all()
+        assert np.array_equal(landscape.yields, np.round(landscape.yields, 2))
+    harvest = np.concatenate([landscape.yields[landscape.decidable] for landscape in made])
+    means = [harvest[harvest[:, k] > 0, k].mean() for k in range(4)]
+    assert dict(zip(CROPS, means, strict=True)) == pytest.approx(
+        {"wheat": 3.4, "oat": 3.3, "corn": 8.5, "soy": 2.7}, rel=0.12
+    )
+
+
+def test_crops_answer_to_the_same_land():
+    together = []
+    for seed in range(5):
+        yields = generate(25, 25, seed=seed).yields
+        together.append(np.corrcoef(yields[(yields > 0).all(axis=1)].T))
+    corn, soy = CROPS.index("corn"), CROPS.index("soy")
+    assert np.mean(together, axis=0)[corn, soy] > 0.3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(0, 5), (5, -1), (2.5, 3), ("3", 3), (True, 3), (3, 3, -1), (3, 3, 0.5), (3, 3, None)],
+)
+def test_sizes_and_seeds_are_whole_numbers(arguments):
+    with pytest.raises(CasebookError, match="is a whole number from"):
+        generate(*arguments)
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (1, 2), (2, 1), (2, 2), (1, 6)])
+def test_tiny_landscapes(rows, cols, irregular):
+    landscape = generate(rows, cols, irregular=irregular)
+    assert len(landscape) == len(landscape.neighbours) == rows * cols
+    assert len(landscape.borders[0]) == len(landscape.borders[1])
+    assert landscape.area.sum() == pytest.approx(rows * cols * 64.8025)
+
+
+def test_the_sources_size_is_no_trouble():
+    landscape = generate(93, 94, irregular=True)
+    assert len(landscape) == 8742
+    pairs, length = landscape.borders
+    assert len(pairs) == len(length) > 17_000
+
+
+# Neighbours and borders
+
+
+def test_a_regular_grid_has_eight_neighbours_and_four_borders():
+    landscape = generate(4, 5)
+    # Parcel 7 is the third of the second row.
+    assert landscape.neighbours[7] == (1, 2, 3, 6, 8, 11, 12, 13)
+    assert landscape.neighbours[0] == (1, 5, 6)
+    pairs, length = landscape.borders
+    assert {tuple(pair) for pair in pairs if 7 in pair} == {(2, 7), (6, 7), (7, 8), (7, 12)}
+    assert len(pairs) == 4 * 4 + 3 * 5
+    assert length == pytest.approx(0.805)
+
+
+def test_rows_run_from_north_to_south():
+    centres = generate(2, 3).parcels.centroid
+    assert centres.y[0] > centres.y[3]
+    assert centres.x[0] < centres.x[1]
+
+
+@settings(max_examples=12, deadline=None)
+@given(rows=st.integers(2, 9), cols=st.integers(2, 9), seed=st.integers(0, 10_000))
+def test_irregular_parcels_tile_the_rectangle(rows, cols, seed):
+    landscape = generate(rows, cols, seed, irregular=True)
+    shapes = landscape.parcels.geometry.to_numpy()
+    assert len(landscape) == rows * cols
+    assert shapely.coverage_is_valid(shapes)
+    assert (shapely.get_type_id(shapes) == shapely.GeometryType.POLYGON).all()
+    assert landscape.area.sum() == pytest.approx(rows * cols * 64.8025, rel=1e-9)
+    pairs, length = landscape.borders
+    assert (length > 0).all()
+    assert (pairs[:, 0] < pairs[:, 1]).all()
+    assert len(np.unique(pairs, axis=0)) == len(pairs)
+    for i, near in enumerate(landscape.neighbours):
+        assert i not in near
+        assert all(i in landscape.neighbours[j] for j in near)
+    assert all(j in landscape.neighbours[i] for i, j in pairs)
+    # Every metre of a boundary is shared with one neighbour or is the rectangle's.
+    outline = 2 * (rows + cols) * 0.805
+    assert shapely.length(shapes).sum() / 1000 == pytest.approx(2 * length.sum() + outline)
+
+
+def test_irregular_parcels_differ_in_size_and_lie_where_their_number_says():
+    landscape = generate(8, 8, irregular=True)
+    assert landscape.area.std() > 5
+    centres = landscape.parcels.centroid
+    assert centres[0].y > centres[63].y
+    assert centres[0].x < centres[63].x
+
+
+# A planner's own file
+
+
+def hexagons(rows=4, cols=5, radius=500.0, at=(600_000, 5_530_000)):
+    """Fields that no generator of ours made: hexagons, with other columns in another order."""
+    turn = np.radians(np.arange(30, 390, 60))
+    ring = radius * np.stack([np.cos(turn), np.sin(turn)], 1)
+    shapes = []
+    for row in range(rows):
+        for col in range(cols):
+            x = np.sqrt(3) * radius * (col + 0.5 * (row % 2))
+            shapes.append(shapely.Polygon(ring + np.array(at) + (x, 1.5 * radius * row)))
+    n = np.arange(len(shapes))
+    fields = gpd.GeoDataFrame(
+        {
+            "owner": [f"farm {k % 4}" for k in n],
+            "corn_yield": 8.0 + 0.1 * n,
+            CONNECTIVITY: np.linspace(0, 1, len(n)),
+            "soil": "loam",
+            "wheat_yield": 3.0 + 0.01 * n,
+            "soy_yield": 2,  # whole numbers
+            "oat_yield": 3.3,
+        },
+        geometry=shapely.set_precision(np.array(shapes), 0.01),
+        crs=UTM,
+    )
+    fields.loc[fields.index.isin([3, 4, 9]), list(YIELDS)] = 0
+    return fields
+
+
+def bricks(crs="EPSG:4326", length=0.05, height=0.04):
+    """A wall of bricks in degrees: corners lie in the middle of the border of the next course."""
+    shapes = []
+    for row in range(5):
+        for col in range(4):
+            x = -100 + length * (col + 0.4 * (row % 2))
+            y = 50 + height * row
+            shapes.append(shapely.box(x, y, x + length, y + height))
+    columns = dict.fromkeys(YIELDS, 3.0) | {CONNECTIVITY: 0.5}
+    return gpd.GeoDataFrame(
+        {name: [value] * len(shapes) for name, value in columns.items()}, geometry=shapes, crs=crs
+    )
+
+
+@pytest.fixture
+def save(tmp_path):
+    def saved(fields, name="fields.gpkg", **options):
+        path = tmp_path / name
+        fields.to_file(path, **options)
+        return path
+
+    return saved
+
+
+def refused(path, match, **options):
+    with pytest.raises(CasebookError, match=match) as caught:
+        read_landscape(path, **options)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_geopackage_in_utm_is_read_as_it_is(save):
+    fields = hexagons()
+    landscape = read_landscape(save(fields))
+    assert landscape.name == "fields.gpkg"
+    assert landscape.parcels.crs == UTM
+    assert np.array_equal(landscape.yields, fields[list(YIELDS)].to_numpy(float))
+    assert landscape.parcels["owner"].tolist() == fields["owner"].tolist()
+    assert np.flatnonzero(landscape.habitat).tolist() == [3, 4, 9]
+    assert landscape.area == pytest.approx(1.5 * np.sqrt(3) * 25, rel=1e-3)
+    assert landscape.neighbours[6] == (1, 2, 5, 7, 11, 12)
+    assert landscape.borders[1] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_geojson_of_the_same_fields_is_projected_and_has_the_same_neighbours(save):
+    fields = hexagons()
+    straight = read_landscape(save(fields))
+    landscape = read_landscape(save(fields.to_crs("EPSG:4326"), "fields.geojson"))
+    assert landscape.parcels.crs.is_projected
+    assert landscape.neighbours == straight.neighbours
+    assert np.array_equal(landscape.borders[0], straight.borders[0])
+    assert landscape.borders[1] == pytest.approx(straight.borders[1], rel=5e-3)
+    assert landscape.area == pytest.approx(straight.area, rel=5e-3)
+
+
+@pytest.mark.parametrize("crs", ["EPSG:3857", "EPSG:2263"])  # Web Mercator; New York in feet
+def test_areas_are_true_hectares_whatever_the_projection(save, crs):
+    at = (600_000, 4_510_000)  # New York, zone 18
+    fields = hexagons(at=at).set_crs("EPSG:32618", allow_override=True)
+    landscape = read_landscape(save(fields.to_crs(crs)))
+    assert landscape.area == pytest.approx(1.5 * np.sqrt(3) * 25, rel=2e-3)
+    assert landscape.borders[1] == pytest.approx(0.5, rel=5e-3)
+
+
+def test_bending_borders_leaves_no_gaps(save):
+    fields = bricks()
+    landscape = read_landscape(save(fields, "bricks.geojson"))
+    shapes = landscape.parcels.geometry.to_numpy()
+    assert shapely.coverage_is_valid(shapes)
+    whole = shapely.union_all(shapes)
+    assert whole.geom_type == "Polygon"
+    assert not whole.interiors
+    assert len(landscape.borders[0]) == 5 * 3 + 4 * 7  # within courses, and two a brick between
+    equal_area = fields.to_crs("+proj=laea +lat_0=50 +lon_0=-100").area / 1e4
+    assert landscape.area == pytest.approx(equal_area.to_numpy(), rel=1e-3)
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_sloppy_digitising_is_mended(tmp_path_factory, seed):
+    # Every corner of every parcel is off by up to 30 cm, each in its own way.
+    rng = np.random.default_rng(seed)
+    sloppy = hexagons()
+
+    def shake(corners):
+        moved = corners[:-1] + rng.uniform(-0.3, 0.3, corners[:-1].shape)
+        return np.vstack([moved, moved[:1]])
+
+    sloppy.geometry = [shapely.transform(shape, shake) for shape in sloppy.geometry]
+    path = tmp_path_factory.mktemp("sloppy") / "fields.gpkg"
+    sloppy.to_file(path)
+    landscape, exact = read_landscape(path), Landscape(hexagons())
+    assert landscape.neighbours == exact.neighbours
+    assert np.array_equal(landscape.borders[0], exact.borders[0])
+    assert landscape.borders[1] == pytest.approx(exact.borders[1], rel=0.01)
+
+
+def test_narrow_roads_are_bridged_if_one_asks(save):
+    fields = hexagons()
+    fields.geometry = fields.buffer(-4, join_style="mitre")
+    path = save(fields)
+    refused(path, "no other parcel touches .* raise tolerance")
+    landscape = read_landscape(path, tolerance=10)
+    assert np.array_equal(landscape.borders[0], Landscape(hexagons()).borders[0])
+
+
+def test_multipolygons_of_one_part_heights_and_a_hole_are_fine(save):
+    fields = hexagons()
+    fields.geometry = [shapely.MultiPolygon([shape]) for shape in shapely.force_3d(fields.geometry)]
+    pond = shapely.Point(fields.geometry[7].centroid).buffer(100)
+    fields.loc[[7], "geometry"] = fields.geometry[7].difference(pond)
+    landscape = read_landscape(save(fields))
+    shapes = landscape.parcels.geometry
+    assert set(shapes.geom_type) == {"Polygon"}
+    assert not shapes.has_z.any()
+    assert len(shapes[7].interiors) == 1
+    assert landscape.area[7] < landscape.area[6] - 3
+
+
+def test_area_and_habitat_are_worked_out_anew(save):
+    fields = hexagons().assign(area_ha=-1.0, habitat="no")
+    landscape = read_landscape(save(fields))
+    assert landscape.habitat.sum() == 3
+    assert (landscape.area > 60).all()
+
+
+def test_yields_written_as_text_are_numbers_if_they_can_be(save):
+    fields = hexagons()
+    landscape = read_landscape(save(fields.assign(oat_yield=fields["oat_yield"].astype(str))))
+    assert np.array_equal(landscape.yields[:, 1], fields["oat_yield"])
+
+
+def test_a_layer_is_chosen_by_name(save):
+    path = save(hexagons(), layer="fields")
+    hexagons(2, 2).to_file(path, layer="old fields")
+    refused(path, "several layers, name one: fields, old fields")
+    refused(path, "no layer 'new', only fields, old fields", layer="new")
+    assert len(read_landscape(path, layer="old fields")) == 4
+
+
+# Files that cannot be read
+
+
+def test_no_such_file(tmp_path):
+    refused(tmp_path / "none.gpkg", "no such file")
+
+
+@pytest.mark.parametrize("name", ["broken.gpkg", "broken.geojson", "notes.txt"])
+def test_an_unreadable_file(tmp_path, name):
+    path = tmp_path / name
+    path.write_text("this is no map")
+    refused(path, "cannot be read as a map")
+
+
+def test_a_folder(tmp_path):
+    refused(tmp_path, "cannot be read as a map")
+
+
+def test_a_table_without_shapes(tmp_path):
+    path = tmp_path / "fields.csv"
+    path.write_text("wheat_yield,oat_yield\n1,2\n")
+    refused(path, "without shapes")
+
+
+def test_no_parcels(tmp_path):
+    path = tmp_path / "empty.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": []}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        message = refused(path, "no parcels|without shapes")
+    assert "\n" not in message
+
+
+def test_missing_columns_are_listed_with_those_there(save):
+    fields = hexagons().drop(columns=["soy_yield", CONNECTIVITY])
+    message = refused(save(fields), "missing columns: soy_yield, ecological_connectivity;")
+    assert "owner" in message
+    assert "geometry" not in message
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (-0.5, r"wheat_yield is negative in parcel 6 .*\(-0.5\): it is t/ha"),
+        (np.nan, "wheat_yield is missing in parcel 6"),
+        (np.inf, "wheat_yield is infinite in parcel 6"),
+        (3400.0, "wheat_yield is above 50 in parcel 6 .*kg/ha"),
+    ],
+)
+def test_an_impossible_yield_names_the_parcel(save, value, match):
+    fields = hexagons()
+    fields.loc[6, "wheat_yield"] = value
+    refused(save(fields), match)
+
+
+@pytest.mark.parametrize(("value", "match"), [(1.01, "above 1"), (-0.1, "negative")])
+def test_connectivity_is_a_share(save, value, match):
+    fields = hexagons()
+    fields.loc[0, CONNECTIVITY] = value
+    refused(save(fields), f"ecological_connectivity is {match} in parcel 0 .*from 0 to 1")
+
+
+def test_yields_that_are_no_numbers(save):
+    fields = hexagons().astype({"oat_yield": object})
+    fields.loc[range(1, 9), "oat_yield"] = "much"
+    fields["oat_yield"] = fields["oat_yield"].astype(str)
+    refused(save(fields), r"oat_yield is not a number in parcels 1, 2, 3, 4, 5 and 3 more .*much")
+    refused(save(hexagons().assign(oat_yield=True)), "true and false")
+
+
+def test_nothing_to_decide(save):
+    fields = hexagons()
+    fields[list(YIELDS)] = 0
+    refused(save(fields), "nothing to decide")
+
+
+def bow_tie(shape):
+    west, south, east, north = shape.bounds
+    return shapely.Polygon([(west, south), (east, north), (east, south), (west, north)])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "match"),
+    [
+        (lambda shape: None, "the shape is missing or empty in parcel 8"),
+        (lambda shape: shapely.Polygon(), "the shape is missing or empty in parcel 8"),
+        (lambda shape: shape.centroid, r"not a polygon in parcel 8 .*\(Point\)"),
+        (lambda shape: shape.exterior, r"not a polygon in parcel 8 .*\(LineString\)"),
+        (bow_tie, r"invalid in parcel 8 .*Self-intersection"),
+        (
+            lambda shape: shapely.MultiPolygon(
+                [shape, shapely.transform(shape, lambda c: c + 9000)]
+            ),
+            "several parts in parcel 8",
+        ),
+    ],
+)
+def test_a_spoilt_shape_names_the_parcel(save, spoil, match):
+    fields = hexagons()
+    shapes = fields.geometry.tolist()
+    shapes[8] = spoil(shapes[8])
+    refused(save(fields.set_geometry(shapes, crs=UTM), "fields.geojson"), match)
+
+
+def test_the_same_shape_twice(save):
+    fields = hexagons()
+    shapes = fields.geometry.tolist()
+    shapes[8] = shapely.reverse(shapes[2])
+    refused(save(fields.set_geometry(shapes, crs=UTM)), "same shape is there twice in parcels 2, 8")
+
+
+@pytest.mark.parametrize(("name", "crs"), [("a.gpkg", UTM), ("a.geojson", "EPSG:4326")])
+def test_overlaps_name_the_pair_and_the_area(save, name, crs):
+    fields = hexagons()
+    shapes = fields.geometry.tolist()
+    shapes[6] = shapes[6].buffer(20, join_style="mitre")
+    path = save(fields.set_geometry(shapes, crs=UTM).to_crs(crs), name)
+    message = refused(path, r"parcels \d+ and \d+ overlap by (0\.9|1)\S* ha")
+    assert "(and 5 more pairs)" in message
+
+
+def test_an_unknown_crs(save):
+    fields = hexagons().set_crs(None, allow_override=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # GDAL's, about writing without one
+        path = save(fields)
+    refused(path, "coordinate reference system is unknown")
+
+
+def test_metres_in_a_geojson_are_no_degrees(save):
+    fields = hexagons().set_crs("EPSG:4326", allow_override=True)
+    refused(save(fields, "fields.geojson"), "are no degrees")
+
+
+def test_islands_are_named_or_kept(save):
+    fields = hexagons()
+    shapes = fields.geometry.tolist()
+    shapes[0] = shapely.transform(shapes[0], lambda corners: corners - 5000)
+    path = save(fields.set_geometry(shapes, crs=UTM))
+    refused(path, r"no other parcel touches parcel 0 \(counted from 0\)")
+    landscape = read_landscape(path, islands="keep")
+    assert landscape.neighbours[0] == ()
+    assert 0 not in landscape.borders[0]
+
+
+def test_a_single_parcel_is_an_island(save):
+    landscape = read_landscape(save(hexagons(1, 1)), islands="keep")
+    assert landscape.neighbours == ((),)
+    assert landscape.borders[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"islands": "drop"}, "islands is"),
+        ({"tolerance": -1}, "tolerance is"),
+        ({"tolerance": float("nan")}, "tolerance is"),
+    ],
+)
+def test_options_are_checked(options, match):
+    with pytest.raises(CasebookError, match=match):
+        read_landscape(DATA / "grid.gpkg", **options)
+
+
+# Writing
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize("name", ["a.gpkg", "a.geojson"])
+def test_what_is_written_can_be_read(tmp_path, irregular, name):
+    landscape = generate(6, 5, seed=3, irregular=irregular)
+    back = read_landscape(landscape.write(tmp_path / "new" / name))
+    assert np.array_equal(back.yields, landscape.yields)
+    assert np.array_equal(back.connectivity, landscape.connectivity)
+    assert back.neighbours == landscape.neighbours
+    assert back.area == pytest.approx(landscape.area, rel=0.02)  # conformal, then equal-area
+
+
+def test_geopackages_are_the_same_byte_by_byte(tmp_path):
+    first, again = (generate(4, 4).write(tmp_path / f"{k}.gpkg").read_bytes() for k in "ab")
+    assert first == again
+
+
+def test_only_two_formats_are_written(tmp_path):
+    with pytest.raises(CasebookError, match=r"\.gpkg or \.geojson"):
+        generate(2, 2).write(tmp_path / "a.shp")
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "cols", "irregular"),
+    [("grid.gpkg", 20, 20, False), ("voronoi.gpkg", 15, 20, True)],
+)
+def test_samples_are_what_the_generator_makes(name, rows, cols, irregular):
+    assert (DATA / name).stat().st_size <= 200_000
+    sample, made = read_landscape(DATA / name), generate(rows, cols, 0, irregular)
+    assert np.array_equal(sample.yields, made.yields)
+    assert np.array_equal(sample.connectivity, made.connectivity)
+    assert sample.neighbours == made.neighbours
+    assert sample.area == pytest.approx(made.area)

@@ -1,0 +1,522 @@
+"""The land-use oracle: every plan of small landscapes, known indices, and bad input."""
+
+import math
+from itertools import product
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from casebook import CasebookError
+from casebook.cases.landuse import oracle
+from casebook.cases.landuse.landscape import CROPS, LABELS, YIELDS, Landscape, generate
+from casebook.cases.landuse.oracle import (
+    accepted,
+    border_weights,
+    connectivity,
+    iic,
+    production,
+    reference_labels,
+    regret,
+    solve,
+)
+
+KM = 1000.0
+
+
+def made(yields, at, value=0.5, side=KM) -> Landscape:
+    """Square parcels of a km by default; `yields` a row of four a parcel, `at` (x, y) in sides."""
+    at = np.asarray(at, float)
+    shapes = shapely.box(*(at.T * side), *((at.T + 1) * side))
+    parcels = gpd.GeoDataFrame(
+        dict(zip(YIELDS, np.array(yields, float).T, strict=True)), geometry=shapes, crs="EPSG:3347"
+    )
+    parcels["ecological_connectivity"] = value
+    parcels["area_ha"] = parcels.area / 1e4
+    parcels["habitat"] = (parcels[list(YIELDS)] == 0).all(axis=1)
+    return Landscape(parcels, "made by hand")
+
+
+def row_of(*yields, **options) -> Landscape:
+    return made(yields, [(i, 0) for i in range(len(yields))], **options)
+
+
+def every_plan(landscape, floors, connectivity_weight=1.0, yield_weight=0.0, budget=None):
+    """The best objective and the labels of the best plans, by trying them all."""
+    n, shapes = len(landscape), landscape.parcels.geometry.to_numpy()
+    value, area = landscape.connectivity, landscape.area
+    choices = [
+        [LABELS.index("habitat")]
+        if landscape.habitat[i]
+        else [LABELS.index("habitat")]
+        + [LABELS.index(crop) for crop in CROPS if landscape.parcels[f"{crop}_yield"][i] > 0]
+        for i in range(n)
+    ]
+    plans = np.array(list(product(*choices)), np.int8)
+    habitat = plans == LABELS.index("habitat")
+    worth = np.zeros(len(plans))
+    for i in range(n):
+        for j in range(i):
+            km = shapely.intersection(shapes[i], shapes[j]).length / 1000
+            weight = connectivity_weight * km * (value[i] + value[j]) / 2
+            worth += weight * (habitat[:, i] & habitat[:, j])
+    fits = np.ones(len(plans), bool)
+    for crop in CROPS:
+        tonnes = (plans == LABELS.index(crop)) @ (area * landscape.parcels[f"{crop}_yield"])
+        fits &= tonnes >= floors.get(crop, 0) * (1 - 1e-6)
+        worth += yield_weight * tonnes
+    if budget is not None:
+        fits &= (habitat & ~landscape.habitat) @ area <= budget * (1 + 1e-6)
+    if not fits.any():
+        return None
+    best = worth[fits].max()
+    optimal = plans[fits & (worth >= best - 1e-6 * max(1, abs(best)))]
+    return best, [tuple(sorted({LABELS[k] for k in column})) for column in optimal.T], optimal
+
+
+def small(rows, cols, seed, irregular=False):
+    return generate(rows, cols, seed=seed, irregular=irregular)
+
+
+# The optimum
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "size, irregular", [((2, 3), False), ((3, 3), False), ((2, 3), True), ((3, 3), True)]
+)
+def test_small_plans_are_the_best_of_all_and_their_labels_all_that_are_right(size, irregular, seed):
+    landscape = small(*size, seed, irregular)
+    rng = np.random.default_rng(seed)
+    made_there = production(landscape, reference_labels(landscape))
+    floors = {crop: rng.uniform(0.3, 0.9) * tonnes for crop, tonnes in made_there.items()}
+    options = {
+        "yield_weight": (0.0, 1e-3)[seed % 2],
+        "connectivity_weight": (1.0, 2.5)[seed % 3 == 2],
+        "budget": None if seed < 4 else landscape.area.sum() * 0.3,
+    }
+    best, labels, plans = every_plan(landscape, floors, **options)
+    plan = solve(landscape, floors, **options)
+    assert plan.exact and plan.status == "optimal"
+    assert plan.objective == pytest.approx(best, rel=1e-6)
+    assert plan.gap <= 1e-6
+    assert [LABELS.index(label) for label in plan.labels] in plans.tolist()
+    assert plan.optimal_labels == labels
+
+
+@given(
+    yields=st.lists(
+        st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.5]), min_size=4, max_size=4),
+        min_size=4,
+        max_size=4,
+    ),
+    shares=st.lists(st.sampled_from([0.0, 0.3, 0.6, 1.0]), min_size=4, max_size=4),
+    value=st.sampled_from([0.0, 0.4]),
+)
+def test_four_parcels_with_many_ties_agree_with_enumeration(yields, shares, value):
+    landscape = made(yields, [(0, 0), (1, 0), (0, 1), (1, 1)], value=value)
+    made_there = production(landscape, reference_labels(landscape))
+    floors = {c: s * made_there[c] for c, s in zip(CROPS, shares, strict=True)}
+    best, labels, _ = every_plan(landscape, floors)
+    plan = solve(landscape, floors)
+    assert plan.objective == pytest.approx(best, abs=1e-6)
+    assert plan.optimal_labels == labels
+
+
+def test_two_parcels_by_hand():
+    # One parcel must grow wheat; the one beside it joins the habitat at the end of the row.
+    landscape = row_of([3, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0])
+    plan = solve(landscape, {"wheat": 150.0})
+    assert plan.labels == ["wheat", "habitat", "habitat"]
+    assert plan.objective == pytest.approx(0.5)  # a border of 1 km, mean value 0.5
+    assert plan.optimal_labels == [("wheat",), ("habitat",), ("habitat",)]
+    assert connectivity(landscape, plan.labels) == pytest.approx(0.5)
+    assert production(landscape, plan.labels)["wheat"] == pytest.approx(300.0)
+
+
+def test_where_two_crops_do_equally_well_both_are_right():
+    landscape = row_of([0, 0, 0, 0], [2, 2, 0, 0], [2, 2, 0, 0])
+    plan = solve(landscape, {"wheat": 200, "oat": 200})
+    assert plan.optimal_labels == [("habitat",), ("oat", "wheat"), ("oat", "wheat")]
+
+
+def test_a_larger_landscape_keeps_the_rules():
+    landscape = generate(12, 12, seed=3)
+    plan = solve(landscape, gap=5e-3)
+    assert not plan.exact
+    assert plan.status == "optimal" and plan.gap <= 5e-3
+    assert plan.bound >= plan.objective
+    assert plan.gap == pytest.approx((plan.bound - plan.objective) / plan.objective)
+    assert plan.objective == pytest.approx(connectivity(landscape, plan.labels))
+    grown = production(landscape, plan.labels)
+    for crop, floor in plan.floors.items():
+        assert grown[crop] >= floor * (1 - 1e-6)
+    for i, label in enumerate(plan.labels):
+        may = {"habitat"} | {c for k, c in enumerate(CROPS) if landscape.yields[i, k] > 0}
+        if landscape.habitat[i]:
+            may = {"habitat"}
+        assert label in plan.optimal_labels[i]
+        assert set(plan.optimal_labels[i]) <= may
+
+
+def test_floors_default_to_a_share_of_the_reference():
+    landscape = generate(5, 5, seed=1)
+    whole = production(landscape, reference_labels(landscape))
+    plan = solve(landscape, gap=0.02)
+    assert plan.floors == pytest.approx({crop: 0.85 * t for crop, t in whole.items()})
+
+
+def test_the_reference_is_not_all_corn():
+    landscape = generate(15, 15, seed=0)
+    labels = np.array(reference_labels(landscape))
+    assert (labels[landscape.habitat] == "habitat").all()
+    assert not (labels[~landscape.habitat] == "habitat").any()
+    shares = [np.mean(labels[~landscape.habitat] == crop) for crop in CROPS]
+    assert min(shares) > 0.1
+    heaviest = landscape.yields[~landscape.habitat].argmax(axis=1)
+    assert np.mean(heaviest == CROPS.index("corn")) > 0.6
+
+
+def test_more_supply_costs_connectivity():
+    landscape = generate(8, 8, seed=2)
+    whole = production(landscape, reference_labels(landscape))
+    plans = [
+        solve(landscape, {c: share * t for c, t in whole.items()}, gap=5e-3)
+        for share in (0.0, 0.3, 0.6, 0.9)
+    ]
+    kilometres = [plan.objective for plan in plans]
+    assert kilometres == sorted(kilometres, reverse=True)
+    assert kilometres[0] == pytest.approx(border_weights(landscape)[1].sum())
+    assert all(t == 0 for t in plans[0].shadow_prices.values())
+    assert kilometres[-1] < 0.8 * kilometres[0]
+
+
+def test_weights_scale_the_objective():
+    landscape = generate(4, 4, seed=5)
+    once = solve(landscape)
+    twice = solve(landscape, connectivity_weight=2.0)
+    assert twice.objective == pytest.approx(2 * once.objective)
+    assert twice.bound == pytest.approx(2 * once.bound)
+
+
+def test_with_yield_alone_every_parcel_gets_its_heaviest_crop():
+    landscape = generate(6, 6, seed=1)
+    plan = solve(landscape, {}, connectivity_weight=0.0, yield_weight=1.0)
+    for i in landscape.decidable:
+        assert plan.labels[i] == CROPS[landscape.yields[i].argmax()]
+
+
+def test_the_same_landscape_gives_the_same_plan():
+    first, second = (solve(generate(9, 9, seed=4), gap=5e-3) for _ in range(2))
+    assert first.labels == second.labels
+    assert first.optimal_labels == second.optimal_labels
+
+
+# Prices and values
+
+
+def test_a_shadow_price_is_what_the_bound_gains_when_a_floor_falls():
+    landscape = generate(8, 8, seed=6)
+    plan = solve(landscape, gap=0.5)  # so wide that the relaxation's bound is the plan's
+    assert set(plan.shadow_prices) == set(CROPS)
+    for crop, price in plan.shadow_prices.items():
+        assert price >= 0
+        less = plan.floors | {crop: plan.floors[crop] - 0.01}
+        gained = solve(landscape, less, gap=0.5).bound - plan.bound
+        assert gained == pytest.approx(0.01 * price, rel=0.05, abs=1e-7)
+
+
+def test_values_are_priced_harvests_and_borders_with_habitat():
+    landscape = generate(6, 6, seed=2)
+    plan = solve(landscape, gap=0.02, yield_weight=1e-4)
+    assert plan.values.shape == (36, 5)
+    pairs, weight = border_weights(landscape)
+    for i in range(36):
+        around = sum(
+            w
+            for (a, b), w in zip(pairs, weight, strict=True)
+            if i in (a, b) and plan.labels[b if a == i else a] == "habitat"
+        )
+        assert plan.values[i, LABELS.index("habitat")] == pytest.approx(around)
+        for k, crop in enumerate(CROPS):
+            tonnes = landscape.area[i] * landscape.yields[i, k]
+            expected = (plan.shadow_prices[crop] + 1e-4) * tonnes
+            assert plan.values[i, LABELS.index(crop)] == pytest.approx(expected)
+
+
+def test_a_plans_labels_are_nearly_always_those_of_highest_value():
+    landscape = generate(15, 15, seed=1)
+    plan = solve(landscape, gap=5e-3)
+    own = np.array([LABELS.index(label) for label in plan.labels])
+    best = plan.values.argmax(axis=1)
+    decided = landscape.decidable
+    assert np.mean(own[decided] == best[decided]) > 0.9
+
+
+def test_accepted_labels_grow_with_the_tolerance():
+    landscape = generate(10, 10, seed=1)
+    plan = solve(landscape, gap=0.01)
+    narrow, usual, wide = (accepted(plan, t) for t in (0, 0.02, 0.05))
+    assert usual == plan.optimal_labels
+    for i, label in enumerate(plan.labels):
+        assert {label} <= set(narrow[i]) <= set(usual[i]) <= set(wide[i])
+        top = plan.values[i].max()
+        for other in set(wide[i]) - {label}:
+            assert plan.values[i, LABELS.index(other)] >= 0.95 * top - 1e-8
+    assert wide != narrow
+    assert all(labels == tuple(sorted(labels)) for labels in wide)
+
+
+def test_accepted_labels_hold_every_optimal_one_where_these_are_known():
+    landscape = row_of([0, 0, 0, 0], [2, 2, 0, 0], [2, 2, 0, 0])
+    plan = solve(landscape, {"wheat": 200, "oat": 200})
+    assert accepted(plan, 0)[1] == ("oat", "wheat")
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1, 2.0, math.nan, "0.02", None])
+def test_a_tolerance_is_a_share(tolerance):
+    plan = solve(row_of([1, 0, 0, 0], [0, 0, 0, 0]))
+    with pytest.raises(CasebookError, match="tolerance is a share"):
+        accepted(plan, tolerance)
+
+
+# Budget
+
+
+def test_a_budget_limits_new_habitat():
+    landscape = generate(7, 7, seed=3)
+    free, tight = solve(landscape, gap=0.01), 3 * landscape.area[0]
+    plan = solve(landscape, gap=0.01, budget=tight)
+    new = [i for i in landscape.decidable if plan.labels[i] == "habitat"]
+    assert 0 < len(new) <= 3
+    assert plan.objective < free.objective
+    assert plan.budget_price > 0 and free.budget_price == 0
+    none = solve(landscape, budget=0.0)
+    assert not [i for i in landscape.decidable if none.labels[i] == "habitat"]
+
+
+# Floors that cannot be met
+
+
+def test_a_floor_beyond_all_land_names_the_crop_and_what_is_missing():
+    landscape = row_of([3, 1, 0, 0], [2, 0, 0, 0])
+    with pytest.raises(CasebookError, match=r"floor of wheat .* at most 500.0 t .* 100.0 t short"):
+        solve(landscape, {"wheat": 600, "oat": 50})
+
+
+def test_a_crop_that_grows_nowhere_is_named():
+    with pytest.raises(CasebookError, match="soy .*at most 0.0 t"):
+        solve(row_of([3, 1, 0, 0]), {"soy": 1})
+
+
+def test_floors_that_only_together_are_too_much_say_so():
+    landscape = row_of([2, 2, 0, 0], [2, 2, 0, 0], [0, 0, 3, 0])
+    with pytest.raises(CasebookError, match=r"cannot be met together.*(wheat|oat) is .* short"):
+        solve(landscape, {"wheat": 300, "oat": 300})
+    try:
+        solve(landscape, {"wheat": 300, "oat": 300, "corn": 300})
+    except CasebookError as error:
+        assert "corn" not in str(error)
+
+
+def test_a_parcel_is_not_shared_between_two_crops():
+    # The relaxation could plant half of each.
+    with pytest.raises(CasebookError, match="cannot be met together"):
+        solve(row_of([2, 2, 0, 0]), {"wheat": 100, "oat": 100})
+
+
+def test_floors_that_just_can_be_met_are_met():
+    landscape = generate(6, 6, seed=0)
+    floors = production(landscape, reference_labels(landscape))
+    plan = solve(landscape, floors, gap=0.01)
+    grown = production(landscape, plan.labels)
+    assert all(grown[crop] >= floors[crop] * (1 - 1e-6) for crop in CROPS)
+
+
+# Time and progress
+
+
+def test_when_time_is_up_there_is_a_plan_with_its_gap():
+    landscape = generate(12, 12, seed=0)
+    plan = solve(landscape, gap=1e-9, time_limit=1e-6)
+    assert plan.status == "time limit"
+    assert plan.gap == pytest.approx((plan.bound - plan.objective) / plan.objective)
+    assert 1e-9 < plan.gap < 0.2
+    grown = production(landscape, plan.labels)
+    assert all(grown[crop] >= floor * (1 - 1e-6) for crop, floor in plan.floors.items())
+
+
+def test_without_time_small_landscapes_do_not_claim_exact_labels():
+    landscape = generate(4, 4, seed=1)
+    assert len(landscape.decidable) <= oracle.EXACT
+    plan = solve(landscape, time_limit=1e-6)
+    assert not plan.exact
+    assert all(own in labels for own, labels in zip(plan.labels, plan.optimal_labels, strict=True))
+
+
+def test_progress_is_told_in_lines(monkeypatch):
+    monkeypatch.setattr(oracle, "LOG_EVERY", 0.0)
+    lines = []
+    solve(generate(12, 12, seed=0), gap=2e-3, time_limit=5, log=lines.append)
+    assert len(lines) >= 2
+    assert all("best plan" in line and "gap" in line and "\n" not in line for line in lines)
+
+
+def test_an_error_in_the_log_stops_the_solver_and_is_seen(monkeypatch):
+    monkeypatch.setattr(oracle, "LOG_EVERY", 0.0)
+    said = []
+
+    def complain(line):
+        said.append(line)
+        if len(said) > 1:  # the first line comes before the solver starts
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(generate(12, 12, seed=0), gap=1e-9, time_limit=60, log=complain)
+    assert len(said) == 2
+
+
+# Odd landscapes
+
+
+def test_islands_are_harmless():
+    landscape = made([[2, 0, 0, 0], [2, 1, 0, 0], [0, 0, 0, 0]], [(0, 0), (5, 0), (9, 9)])
+    plan = solve(landscape, {"wheat": 200})
+    assert plan.objective == 0 and plan.gap == 0
+    assert plan.optimal_labels[2] == ("habitat",)
+    assert "wheat" in plan.labels
+    assert plan.optimal_labels[1] == ("habitat", "oat", "wheat")
+
+
+def test_land_that_is_all_habitat_needs_no_plan():
+    landscape = row_of([0, 0, 0, 0], [0, 0, 0, 0])
+    plan = solve(landscape)
+    assert plan.labels == ["habitat", "habitat"]
+    assert plan.objective == pytest.approx(0.5)
+    assert plan.gap == 0 and plan.status == "optimal"
+
+
+def test_one_parcel():
+    plan = solve(row_of([1, 2, 0, 0]))
+    assert plan.labels == ["oat"] and plan.optimal_labels == [("oat",)]
+
+
+# Bad arguments
+
+
+@pytest.mark.parametrize(
+    "bad, says",
+    [
+        ({"floors": {"barley": 3}}, "unknown crop 'barley': known are wheat, oat, corn, soy"),
+        ({"floors": {"habitat": 3}}, "unknown crop"),
+        ({"floors": {"wheat": -1}}, "floor of wheat"),
+        ({"floors": {"wheat": math.nan}}, "floor of wheat"),
+        ({"floors": {"wheat": "many"}}, "floor of wheat"),
+        ({"floors": [1, 2, 3, 4]}, "floors are tonnes by crop"),
+        ({"connectivity_weight": -1}, "connectivity_weight"),
+        ({"connectivity_weight": math.nan}, "connectivity_weight"),
+        ({"yield_weight": math.inf}, "yield_weight"),
+        ({"connectivity_weight": 0}, "both weights 0"),
+        ({"budget": -5}, "budget"),
+        ({"budget": math.nan}, "budget"),
+        ({"gap": 0}, "gap"),
+        ({"gap": -0.1}, "gap"),
+        ({"gap": math.nan}, "gap"),
+        ({"gap": True}, "gap"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"time_limit": math.inf}, "time_limit"),
+        ({"time_limit": "60"}, "time_limit"),
+        ({"log": "print"}, "log must be"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(bad, says):
+    with pytest.raises(CasebookError, match=says):
+        solve(row_of([1, 2, 0, 0], [1, 1, 1, 1]), **bad)
+
+
+@pytest.mark.parametrize(
+    "labels, says",
+    [
+        (["wheat"], "every parcel: 2, not 1"),
+        (["barley", "habitat"], "parcel 0: 'barley' is no land use"),
+        (["wheat", "oat"], "parcel 1 is habitat already"),
+        (["wheat", None], "parcel 1 is habitat already"),
+    ],
+)
+def test_maps_of_labels_are_checked(labels, says):
+    landscape = row_of([1, 2, 0, 0], [0, 0, 0, 0])
+    plan = solve(landscape)
+    for ask in (connectivity, production, iic, lambda land, all_: regret(land, plan, all_)):
+        with pytest.raises(CasebookError, match=says):
+            ask(landscape, labels)
+
+
+# Regret
+
+
+def test_the_plan_itself_is_not_regretted():
+    landscape = generate(6, 6, seed=3)
+    plan = solve(landscape, gap=0.01, yield_weight=1e-3)
+    lost = regret(landscape, plan, plan.labels)
+    assert lost.kept == pytest.approx(1) and lost.priced_km == pytest.approx(0)
+    assert lost.connectivity == pytest.approx(connectivity(landscape, plan.labels))
+    assert set(lost.shortfall.values()) == set(lost.missing.values()) == {0.0}
+
+
+def test_all_habitat_keeps_everything_and_misses_every_floor():
+    landscape = generate(6, 6, seed=3)
+    plan = solve(landscape, gap=0.01)
+    lost = regret(landscape, plan, ["habitat"] * 36)
+    assert lost.kept > 1
+    assert lost.shortfall == dict.fromkeys(CROPS, 1.0)
+    assert lost.missing == pytest.approx(plan.floors)
+    assert lost.priced_km >= -(plan.bound - plan.objective) - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_labels_beat_the_prices(seed):
+    landscape = generate(6, 6, seed=seed)
+    plan = solve(landscape, gap=0.5)  # the bound is the relaxation's, whose prices these are
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        labels = ["habitat" if existing else rng.choice(LABELS) for existing in landscape.habitat]
+        lost = regret(landscape, plan, labels)
+        assert lost.priced_km >= plan.objective - plan.bound - 1e-6
+
+
+def test_a_parcel_without_a_label_is_neither_harvest_nor_habitat():
+    landscape = row_of([3, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0])
+    plan = solve(landscape, {"wheat": 150.0})
+    lost = regret(landscape, plan, [None, None, "habitat"])
+    assert lost.connectivity == 0 and lost.kept == 0
+    assert lost.shortfall["wheat"] == 1
+
+
+# The integral index of connectivity
+
+
+@pytest.mark.parametrize(
+    "labels, expected",
+    [
+        (["wheat"] * 4, 0.0),
+        (["habitat", "wheat", "wheat", "wheat"], 1 / 16),
+        (["habitat", "habitat", "wheat", "wheat"], (2 + 2 / 2) / 16),
+        (["habitat", "wheat", "habitat", "wheat"], 2 / 16),  # no path between them
+        (["habitat", "habitat", "habitat", "wheat"], (3 + 4 / 2 + 2 / 3) / 16),
+        (["habitat"] * 4, (4 + 6 / 2 + 4 / 3 + 2 / 4) / 16),
+    ],
+)
+def test_iic_of_a_row_of_four(labels, expected):
+    assert iic(row_of(*[[1, 0, 0, 0]] * 4), labels) == pytest.approx(expected)
+
+
+def test_iic_counts_borders_not_corners():
+    landscape = made([[1, 0, 0, 0]] * 2, [(0, 0), (1, 1)])
+    assert iic(landscape, ["habitat"] * 2) == pytest.approx(2 / 4)
+
+
+def test_iic_of_a_landscape_of_one_parcel_is_1():
+    assert iic(row_of([1, 0, 0, 0]), ["habitat"]) == pytest.approx(1.0)
