@@ -86,7 +86,7 @@ def small(rows, cols, seed, irregular=False):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
-    "size, irregular", [((2, 3), False), ((3, 3), False), ((2, 3), True), ((3, 3), True)]
+    ("size", "irregular"), [((2, 3), False), ((3, 3), False), ((2, 3), True), ((3, 3), True)]
 )
 def test_small_plans_are_the_best_of_all_and_their_labels_all_that_are_right(size, irregular, seed):
     landscape = small(*size, seed, irregular)
@@ -100,7 +100,8 @@ def test_small_plans_are_the_best_of_all_and_their_labels_all_that_are_right(siz
     }
     best, labels, plans = every_plan(landscape, floors, **options)
     plan = solve(landscape, floors, **options)
-    assert plan.exact and plan.status == "optimal"
+    assert plan.exact
+    assert plan.status == "optimal"
     assert plan.objective == pytest.approx(best, rel=1e-6)
     assert plan.gap <= 1e-6
     assert [LABELS.index(label) for label in plan.labels] in plans.tolist()
@@ -147,7 +148,8 @@ def test_a_larger_landscape_keeps_the_rules():
     landscape = generate(12, 12, seed=3)
     plan = solve(landscape, gap=5e-3)
     assert not plan.exact
-    assert plan.status == "optimal" and plan.gap <= 5e-3
+    assert plan.status == "optimal"
+    assert plan.gap <= 5e-3
     assert plan.bound >= plan.objective
     assert plan.gap == pytest.approx((plan.bound - plan.objective) / plan.objective)
     assert plan.objective == pytest.approx(connectivity(landscape, plan.labels))
@@ -248,8 +250,8 @@ def test_values_are_priced_harvests_and_borders_with_habitat():
 
 
 def test_a_plans_labels_are_nearly_always_those_of_highest_value():
-    landscape = generate(15, 15, seed=1)
-    plan = solve(landscape, gap=5e-3)
+    landscape = generate(12, 12, seed=1)
+    plan = solve(landscape, gap=0.01)
     own = np.array([LABELS.index(label) for label in plan.labels])
     best = plan.values.argmax(axis=1)
     decided = landscape.decidable
@@ -293,7 +295,8 @@ def test_a_budget_limits_new_habitat():
     new = [i for i in landscape.decidable if plan.labels[i] == "habitat"]
     assert 0 < len(new) <= 3
     assert plan.objective < free.objective
-    assert plan.budget_price > 0 and free.budget_price == 0
+    assert plan.budget_price > 0
+    assert free.budget_price == 0
     none = solve(landscape, budget=0.0)
     assert not [i for i in landscape.decidable if none.labels[i] == "habitat"]
 
@@ -308,7 +311,7 @@ def test_a_floor_beyond_all_land_names_the_crop_and_what_is_missing():
 
 
 def test_a_crop_that_grows_nowhere_is_named():
-    with pytest.raises(CasebookError, match="soy .*at most 0.0 t"):
+    with pytest.raises(CasebookError, match=r"soy .*at most 0.0 t"):
         solve(row_of([3, 1, 0, 0]), {"soy": 1})
 
 
@@ -316,10 +319,9 @@ def test_floors_that_only_together_are_too_much_say_so():
     landscape = row_of([2, 2, 0, 0], [2, 2, 0, 0], [0, 0, 3, 0])
     with pytest.raises(CasebookError, match=r"cannot be met together.*(wheat|oat) is .* short"):
         solve(landscape, {"wheat": 300, "oat": 300})
-    try:
+    with pytest.raises(CasebookError) as refused:
         solve(landscape, {"wheat": 300, "oat": 300, "corn": 300})
-    except CasebookError as error:
-        assert "corn" not in str(error)
+    assert "corn" not in str(refused.value)
 
 
 def test_a_parcel_is_not_shared_between_two_crops():
@@ -385,7 +387,8 @@ def test_an_error_in_the_log_stops_the_solver_and_is_seen(monkeypatch):
 def test_islands_are_harmless():
     landscape = made([[2, 0, 0, 0], [2, 1, 0, 0], [0, 0, 0, 0]], [(0, 0), (5, 0), (9, 9)])
     plan = solve(landscape, {"wheat": 200})
-    assert plan.objective == 0 and plan.gap == 0
+    assert plan.objective == 0
+    assert plan.gap == 0
     assert plan.optimal_labels[2] == ("habitat",)
     assert "wheat" in plan.labels
     assert plan.optimal_labels[1] == ("habitat", "oat", "wheat")
@@ -396,19 +399,21 @@ def test_land_that_is_all_habitat_needs_no_plan():
     plan = solve(landscape)
     assert plan.labels == ["habitat", "habitat"]
     assert plan.objective == pytest.approx(0.5)
-    assert plan.gap == 0 and plan.status == "optimal"
+    assert plan.gap == 0
+    assert plan.status == "optimal"
 
 
 def test_one_parcel():
-    plan = solve(row_of([1, 2, 0, 0]))
-    assert plan.labels == ["oat"] and plan.optimal_labels == [("oat",)]
+    plan = solve(row_of([1, 2, 0, 0]), {"oat": 1})
+    assert plan.labels == ["oat"]
+    assert plan.optimal_labels == [("oat",)]
 
 
 # Bad arguments
 
 
 @pytest.mark.parametrize(
-    "bad, says",
+    ("bad", "says"),
     [
         ({"floors": {"barley": 3}}, "unknown crop 'barley': known are wheat, oat, corn, soy"),
         ({"floors": {"habitat": 3}}, "unknown crop"),
@@ -438,7 +443,7 @@ def test_arguments_that_make_no_sense_are_refused(bad, says):
 
 
 @pytest.mark.parametrize(
-    "labels, says",
+    ("labels", "says"),
     [
         (["wheat"], "every parcel: 2, not 1"),
         (["barley", "habitat"], "parcel 0: 'barley' is no land use"),
@@ -461,7 +466,8 @@ def test_the_plan_itself_is_not_regretted():
     landscape = generate(6, 6, seed=3)
     plan = solve(landscape, gap=0.01, yield_weight=1e-3)
     lost = regret(landscape, plan, plan.labels)
-    assert lost.kept == pytest.approx(1) and lost.priced_km == pytest.approx(0)
+    assert lost.kept == pytest.approx(1)
+    assert lost.priced_km == pytest.approx(0)
     assert lost.connectivity == pytest.approx(connectivity(landscape, plan.labels))
     assert set(lost.shortfall.values()) == set(lost.missing.values()) == {0.0}
 
@@ -491,7 +497,8 @@ def test_a_parcel_without_a_label_is_neither_harvest_nor_habitat():
     landscape = row_of([3, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0])
     plan = solve(landscape, {"wheat": 150.0})
     lost = regret(landscape, plan, [None, None, "habitat"])
-    assert lost.connectivity == 0 and lost.kept == 0
+    assert lost.connectivity == 0
+    assert lost.kept == 0
     assert lost.shortfall["wheat"] == 1
 
 
@@ -499,7 +506,7 @@ def test_a_parcel_without_a_label_is_neither_harvest_nor_habitat():
 
 
 @pytest.mark.parametrize(
-    "labels, expected",
+    ("labels", "expected"),
     [
         (["wheat"] * 4, 0.0),
         (["habitat", "wheat", "wheat", "wheat"], 1 / 16),

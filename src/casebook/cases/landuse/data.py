@@ -106,9 +106,11 @@ def _surroundings(landscape: "Landscape") -> tuple[list, list]:
     around = landscape.neighbours
     near, far = [], []
     for parcel, touching in enumerate(around):
-        order = {name: i for i, name in enumerate(CLOCKWISE)}
+        # A compact prompt shows the first eight: where more touch, those with the nearest centres.
+        away = np.hypot(*(centres[list(touching)] - centres[parcel]).T)
+        nearest = {touching[k] for k in np.argsort(away, kind="stable")[:NEAREST]}
         first = [(_direction(centres[parcel], centres[other]), other) for other in touching]
-        first.sort(key=lambda found: order[found[0]])
+        first.sort(key=lambda found: (found[1] not in nearest, CLOCKWISE.index(found[0])))
         near.append(first)
         second = sorted({o for t in touching for o in around[t]} - {parcel, *touching})
         codes = []

@@ -301,7 +301,7 @@ def flow(records: Records, high: float = HIGH, firm: float = FIRM, share: float 
         steps.append(f"connectivity at least {firm:.2f}: habitat")
     elif grown and linked >= high:
         label = tie_breaker(records)
-        steps.append(f"connectivity at least {high:.2f}: {label} by its links")
+        steps.append(f"connectivity at least {high:.2f}, links compared: {label}")
     else:
         steps.append(f"connectivity below {high:.2f}: {label} stands")
     belt, bridge = zero_belt(records, share), corridor(records, high)

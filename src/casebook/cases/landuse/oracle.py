@@ -494,6 +494,8 @@ class _Model:
 
     def relax(self):
         """The linear relaxation: column values, bound and the five prices; None: infeasible."""
+        if not len(self.free):
+            return np.zeros(0), self.fixed, np.zeros(len(self.needed))
         highs = self.solver(integer=False)
         highs.run()
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -581,11 +583,10 @@ class _Model:
                 continue
             if clock.left() <= 0:
                 return None
-            highs.setOptionValue("time_limit", clock.left())
-            highs.zeroAllClocks()
+            # HiGHS counts the seconds of all its runs.
+            highs.setOptionValue("time_limit", highs.getRunTime() + clock.left())
             highs.changeColBounds(int(c), 1.0, 1.0)
             highs.run()
-            highs.changeColBounds(int(c), 0.0, 1.0)
             status = highs.getModelStatus()
             if status == highspy.HighsModelStatus.kOptimal:
                 found = self.labels_of(np.array(highs.getSolution().col_value))
@@ -593,6 +594,7 @@ class _Model:
                     seen[np.arange(len(found)), found] = True
             elif status != highspy.HighsModelStatus.kInfeasible:
                 return None
+            highs.changeColBounds(int(c), 0.0, 1.0)
         return [tuple(sorted(LABELS[k] for k in np.flatnonzero(row))) for row in seen]
 
     # Floors that cannot be met
