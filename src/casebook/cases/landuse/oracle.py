@@ -285,7 +285,9 @@ def solve(
 
     labels = model.round(values, prices)
     if not model.meets(labels):
-        labels = model.exchange(model.refuse_what_cannot_be_met_together(clock), prices)
+        feasible = model.refuse_what_cannot_be_met_together(clock)
+        labels = model.exchange(feasible, prices)
+        labels = labels if model.meets(labels) else feasible
     small = len(landscape.decidable) <= EXACT
     search = _Search(model, prices, labels, bound, 0.0 if small else gap, clock)
     search.run()
@@ -507,6 +509,8 @@ class _Model:
 
     def round(self, values, prices):
         """A whole plan near the relaxation's, improved by exchanges; it may miss a floor."""
+        if not len(self.free):
+            return self.labels_of(values)
         worth = np.zeros(len(self.worth))
         # Among crops that share a parcel, or where habitat is rounded away, the dearest harvest.
         worth[self.x] = prices[self.crop] * self.harvest[self.parcel, self.crop]
@@ -521,7 +525,7 @@ class _Model:
         one crop's surplus for another's shortage. What is missing is charged above its price,
         and dearer each time, until nothing is.
         """
-        for charge in (1.05, 1.3, 2.0, 4.0):
+        for charge in (1.05, 1.3, 2.0, 4.0, 100.0):
             dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
             labels = self._exchanged(labels, prices, charge * dear)
             if self.meets(labels):
