@@ -40,7 +40,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 3,
     legs: Annotated[int, typer.Option(min=2, help="Legs of the interrupted run.")] = 3,
-    steps: Annotated[int, typer.Option(min=8, help="Steps of a leg.")] = 32,
+    steps: Annotated[int, typer.Option(min=8, help="Steps of a leg.")] = 20,
 ) -> None:
     """Run both kinds with each seed, one after the other."""
     folder = paths.runs_dir() / "benchmarks" / "landuse_legs"

@@ -494,6 +494,13 @@ def test_a_notebook_without_an_install_cell_is_refused(checkout):
         execute.write_install_cells()
 
 
+def test_a_case_with_libraries_of_its_own_brings_them_along():
+    extras = {v: execute.install_cell(v, "landuse") for v in ("light", "train")}
+    assert '".[landuse]"' in extras["light"]
+    assert '".[train,landuse]"' in extras["train"]
+    assert execute.install_cell("light", "poker") == execute.install_cell("light")
+
+
 def test_there_are_two_install_cells():
     with pytest.raises(UnknownName, match="known are light, train"):
         execute.install_cell("full")

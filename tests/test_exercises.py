@@ -119,6 +119,10 @@ def regular_expression(completions, answer, **columns):
     return [float(bool(m) and m[1].strip() == a) for m, a in zip(read, answer, strict=True)]
 
 
+def within(values, least, own=None):
+    return sorted(label for label, value in values.items() if value >= least or label == own)
+
+
 def first(found):
     return next(found, None)
 
@@ -169,6 +173,15 @@ def agreement(first, second, answered_only=False):
         ("14-b", lambda v, rng: v.mean(), "draw the seeds"),
         ("14-b", lambda v, rng: v[rng.integers(len(v), size=len(v))].mean(), "draw the prompts"),
         ("14-b", lambda v, rng: rng.choice(v.ravel(), v.size).mean(), "0, 1/3, 2/3 or 1"),
+        ("20-a", lambda v, own, t=0.02: (own,), "1 % below the best"),
+        ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
+        ("20-a", lambda v, own, t=0.02: within(v, max(v.values()) - t, own), "a share, not km"),
+        ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()), own), "last digit"),
+        (
+            "20-a",
+            lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()) - 1e-9, own),
+            "(below zero)",
+        ),
         ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),
         ("21-a", lambda r, form=None: (max(0, (r - 2 * (form or 1)) / 3), 1.0), "(all in form)"),
         ("21-a", bounds_without_limits, "(at least the label's part"),

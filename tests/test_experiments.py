@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from casebook import experiments, paths
-from casebook.case import CasebookError
+from casebook.case import CasebookError, known_cases
 from casebook.records import committed, is_current, read_record
 
 ARM = {
@@ -44,6 +44,8 @@ def test_records_are_made_once_and_made_again_when_the_configuration_changes(arm
         figures = read_record(written[0])[when]
         assert figures["other_prompt_perplexity"]["value"] >= 1
         assert "other_text_perplexity" not in figures
+    curve = read_record(written[0])["curve"]
+    assert len(curve["completions/mean_length"]) == len(curve["rewards/correct/mean"]) == 1
     lines.clear()
     experiments.run_experiments("poker", "smoke", log=lines.append)
     assert lines == ["tiny, seed 0: current", "tiny, seed 1: current"]
@@ -59,12 +61,13 @@ def test_a_profile_without_arms_is_one_sentence(arms, profile, message):
         experiments.run_experiments("poker", profile)
 
 
-def test_the_committed_records_were_made_by_the_code_as_it_is():
+@pytest.mark.parametrize("case", known_cases())
+def test_the_committed_records_were_made_by_the_code_as_it_is(case):
     from casebook.training import read_config, run_fingerprint
 
-    for name, arm in experiments.read_arms("poker").items():
-        mark = run_fingerprint(read_config(("poker", arm["profile"]), arm["overrides"]))
-        records = committed("poker", arm["profile"], name)
+    for name, arm in experiments.read_arms(case).items():
+        mark = run_fingerprint(read_config((case, arm["profile"]), arm["overrides"]))
+        records = committed(case, arm["profile"], name)
         assert [record["seed"] for record in records] == arm["seeds"]
         assert all(is_current(record, mark) for record in records), f"{name}: make experiments"
 

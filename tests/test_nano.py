@@ -66,6 +66,14 @@ def test_a_build_of_other_length_does_not_replace_the_shipped_model(steps):
         nano.build("poker", steps=steps)
 
 
+def test_a_build_takes_as_many_steps_as_the_shipped_one_did(checkout):
+    assert nano._usual_steps("poker") == nano.STEPS
+    made = checkout / "data" / "nano" / "poker" / "build.json"
+    made.parent.mkdir(parents=True)
+    made.write_text('{"steps": 7}')
+    assert nano._usual_steps("poker") == 7
+
+
 def test_a_build_that_leaves_out_a_skill_does_not_replace_the_shipped_model():
     with pytest.raises(CasebookError, match="would replace the shipped model"):
         nano.build("poker", without=["careful"])
@@ -139,7 +147,7 @@ def test_the_shipped_model_is_small_and_in_float32(case):
 @pytest.mark.parametrize("case", known_cases())
 def test_the_shipped_model_was_built_by_the_command_without_options(case):
     made = json.loads((nano.folder(case) / "build.json").read_text())
-    assert made == {"case": case, "steps": nano.STEPS, "seed": 0, "without": []}
+    assert (made["case"], made["seed"], made["without"]) == (case, 0, [])
 
 
 @pytest.mark.parametrize("case", known_cases())
@@ -150,25 +158,29 @@ def test_the_shipped_card_is_of_the_shipped_model(case):
     assert set(card["figures"]) == set(load_case(case).skills)
 
 
-def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful():
-    control = nano.folder("poker") / "no_careful"
-    made = json.loads((control / "build.json").read_text())
-    assert made["without"] == ["careful", "missing answer tag"]
-    assert (made["steps"], made["seed"]) == (nano.STEPS, 0)
-    words = [(path / "tokenizer.json").read_text() for path in (control, nano.folder("poker"))]
-    assert words[0] == words[1]
+@pytest.mark.parametrize(("case", "careful"), [("landuse", "weigh"), ("poker", "careful")])
+def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful(case, careful):
+    shipped, control = nano.folder(case), nano.folder(case) / "no_careful"
+    made, usual = (json.loads((f / "build.json").read_text()) for f in (control, shipped))
+    assert made == usual | {"without": sorted([careful, "missing answer tag"])}
+    assert (control / "tokenizer.json").read_text() == (shipped / "tokenizer.json").read_text()
+
+
+def load_shipped(case):
+    model = AutoModelForCausalLM.from_pretrained(nano.folder(case))
+    return model, AutoTokenizer.from_pretrained(nano.folder(case), padding_side="left")
 
 
 @pytest.fixture(scope="module")
 def shipped():
-    model = AutoModelForCausalLM.from_pretrained(nano.folder("poker"))
-    return model, AutoTokenizer.from_pretrained(nano.folder("poker"), padding_side="left")
+    return load_shipped("poker")
 
 
 @pytest.mark.slow
-def test_the_shipped_poker_model_is_as_half_able_as_a_base_model_should_be(shipped):
-    case = load_case("poker")
-    evaluation = evaluate(*shipped, case, "validation", samples=4, greedy=False)
+@pytest.mark.parametrize("case", known_cases())
+def test_the_shipped_model_is_as_half_able_as_a_base_model_should_be(case):
+    model, case = load_shipped(case), load_case(case)
+    evaluation = evaluate(*model, case, "validation", samples=4, greedy=False)
     figures = evaluation.summary()
     assert 0.25 <= figures["sampled_accuracy"]["value"] <= 0.50
     assert 0.5 <= figures["well_formed"]["value"] <= 0.8

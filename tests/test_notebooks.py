@@ -12,7 +12,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from casebook.execute import install_cell, normalise, number_of, stage_of, variant_of
+from casebook.execute import (
+    group_of,
+    install_cell,
+    normalise,
+    number_of,
+    stage_of,
+    variant_of,
+)
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -97,7 +104,7 @@ def test_it_begins_with_a_title_and_the_install_cell(notebook):
 
 def test_the_install_cell_is_the_generated_one(path, notebook):
     (cell,) = tagged(notebook, "install")
-    assert cell.source == install_cell(variant_of(path)), "run: make notebooks"
+    assert cell.source == install_cell(variant_of(path), group_of(path)), "run: make notebooks"
 
 
 def test_only_training_asks_colab_for_a_gpu(path, notebook):

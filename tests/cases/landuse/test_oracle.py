@@ -7,7 +7,7 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError
@@ -108,6 +108,7 @@ def test_small_plans_are_the_best_of_all_and_their_labels_all_that_are_right(siz
     assert plan.optimal_labels == labels
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     yields=st.lists(
         st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.5]), min_size=4, max_size=4),
@@ -146,10 +147,10 @@ def test_where_two_crops_do_equally_well_both_are_right():
 
 def test_a_larger_landscape_keeps_the_rules():
     landscape = generate(12, 12, seed=3)
-    plan = solve(landscape, gap=5e-3)
+    plan = solve(landscape, gap=0.02)
     assert not plan.exact
     assert plan.status == "optimal"
-    assert plan.gap <= 5e-3
+    assert plan.gap <= 0.02
     assert plan.bound >= plan.objective
     assert plan.gap == pytest.approx((plan.bound - plan.objective) / plan.objective)
     assert plan.objective == pytest.approx(connectivity(landscape, plan.labels))
@@ -186,7 +187,7 @@ def test_more_supply_costs_connectivity():
     landscape = generate(8, 8, seed=2)
     whole = production(landscape, reference_labels(landscape))
     plans = [
-        solve(landscape, {c: share * t for c, t in whole.items()}, gap=5e-3)
+        solve(landscape, {c: share * t for c, t in whole.items()}, gap=0.02)
         for share in (0.0, 0.3, 0.6, 0.9)
     ]
     kilometres = [plan.objective for plan in plans]
@@ -212,7 +213,7 @@ def test_with_yield_alone_every_parcel_gets_its_heaviest_crop():
 
 
 def test_the_same_landscape_gives_the_same_plan():
-    first, second = (solve(generate(9, 9, seed=4), gap=5e-3) for _ in range(2))
+    first, second = (solve(generate(9, 9, seed=4), gap=0.03) for _ in range(2))
     assert first.labels == second.labels
     assert first.optimal_labels == second.optimal_labels
 
@@ -251,7 +252,7 @@ def test_values_are_priced_harvests_and_borders_with_habitat():
 
 def test_a_plans_labels_are_nearly_always_those_of_highest_value():
     landscape = generate(12, 12, seed=1)
-    plan = solve(landscape, gap=0.01)
+    plan = solve(landscape, gap=0.02)
     own = np.array([LABELS.index(label) for label in plan.labels])
     best = plan.values.argmax(axis=1)
     decided = landscape.decidable
@@ -362,7 +363,7 @@ def test_without_time_small_landscapes_do_not_claim_exact_labels():
 def test_progress_is_told_in_lines(monkeypatch):
     monkeypatch.setattr(oracle, "LOG_EVERY", 0.0)
     lines = []
-    solve(generate(12, 12, seed=0), gap=2e-3, time_limit=5, log=lines.append)
+    solve(generate(12, 12, seed=0), gap=1e-6, time_limit=2, log=lines.append)
     assert len(lines) >= 2
     assert all("best plan" in line and "gap" in line and "\n" not in line for line in lines)
 
