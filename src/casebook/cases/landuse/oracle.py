@@ -290,6 +290,8 @@ def solve(
         labels = labels if model.meets(labels) else feasible
     small = len(landscape.decidable) <= EXACT
     search = _Search(model, prices, labels, bound, 0.0 if small else gap, clock)
+    if not search.proven:
+        search.take(model.round(model.dive(values, prices, clock), prices))
     search.run()
 
     labels, objective = search.labels, search.objective
@@ -489,6 +491,7 @@ class _Model:
             # Measured on generated landscapes: neither symmetry nor restarts pay here.
             "mip_detect_symmetry": False,
             "mip_allow_restart": False,
+            "mip_heuristic_effort": 0.3,  # plans, not bounds, are what comes late
         }.items():
             highs.setOptionValue(option, value)
         highs.passModel(lp)
@@ -516,6 +519,31 @@ class _Model:
         worth[self.x] = prices[self.crop] * self.harvest[self.parcel, self.crop]
         labels = self.labels_of(values + 1e-4 * worth / max(worth.max(), 1e-9))
         return self.exchange(labels, prices)
+
+    def dive(self, values, prices, clock):
+        """The relaxation again, with the least of the parcels that are part habitat given to
+        crops, one after the other.
+
+        At the relaxation's prices a patch of many parcels may be worth as much as its harvest: it
+        is then habitat to a third, and rounding loses all of it or keeps all. So it is made
+        smaller from its weakest edge until the rest is whole.
+        """
+        highs = self.solver(integer=False)
+        highs.run()
+        harvest = (self.supply[..., :-1] @ (prices[:-1] + self.yield_weight))[self.free].max(axis=1)
+        for _ in range(_DIVES):
+            habitat = self.landscape.habitat.astype(float)
+            habitat[self.free] = values[self.h]
+            part = np.flatnonzero(np.minimum(values[self.h], 1 - values[self.h]) > 1e-6)
+            if not len(part) or clock.left() <= 0:
+                break
+            weakest = part[(self.linked(habitat)[self.free] - harvest)[part].argmin()]
+            highs.changeColBounds(int(self.h[weakest]), 0.0, 0.0)
+            highs.run()
+            if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                break
+            values = np.array(highs.getSolution().col_value)
+        return values
 
     def exchange(self, labels, prices):
         """Change up to three parcels at a time while that is a gain.
@@ -713,6 +741,7 @@ _HABITAT = LABELS.index(HABITAT)
 _CODES = np.array([LABELS.index(crop) for crop in CROPS])
 _CANDIDATES = 100  # cheapest single changes: 180,000 triples, a tenth of a second
 _WEIGHED = 30
+_DIVES = 60
 _SHORTEST = 1.0  # seconds that a search for any plan at all gets, whatever the time limit
 
 

@@ -1,0 +1,275 @@
+"""Which of the source's heuristics a reasoning text shows, and how far that can be trusted.
+
+The source counts its seven motifs in completions and says neither who counted nor by what rule.
+Here a tagger finds them by words, and its precision and recall are measured on texts that were
+labelled by hand: a frequency that it counts is worth no more than that. A second reader looks for
+the steps of the source's reasoning flow, in their order.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import pandas as pd
+
+from casebook import paths
+from casebook.case import CasebookError
+from casebook.cases.landuse.heuristics import HEURISTICS
+from casebook.rewards import completion_text
+from casebook.stats import mean_interval
+
+MOTIFS = tuple(HEURISTICS)
+LONGEST = 20_000  # characters that are read: more than the source's 4,096 tokens
+
+_CROP = r"\b(?:wheat|oats?|corn|maize|soy(?:a|beans?)?)\b"
+_TWO = rf"{_CROP}.{{0,60}}{_CROP}"
+_NEAR = r"\b(?:neighbou?r\w*|surround\w*|around|nearby|adjacent|adjoining|next door)\b"
+_LINKS = r"\b(?:connect\w*|link\w*|join\w*|corridors?)\b"
+_YIELD = r"\byield\w*|\btonnes?\b|\bt ?/ ?ha\b|\bt ha\b|\bharvest|\bproduc\w+|\bper hectare\b"
+_MOST = (
+    r"\b(?:highest|greatest|largest|biggest|strongest|best|top|most|maxim\w*|rank\w*|leads?"
+    r"|ahead|wins?|beats?|dwarfs?|exceeds?|outperforms?|more than|higher|out-?yields?)\b"
+)
+_ALIKE = (
+    r"\b(?:close|similar|comparable|tied?|ties|equal|alike|identical|the same|toss-up|level"
+    r"|neck and neck|little (?:between|difference|to choose)|within \d+ ?%"
+    r"|almost as (?:much|good|well))\b"
+)
+_NOTHING = (
+    r"\bzero\b|\b0[- ]yield|\bno (?:crops?|yields?)\b|\byields? (?:of )?0\b|\bnothing\b|\bbarren"
+    r"|\bunproductive|\b(?:cannot|can't|do not|don't) grow|\bhabitat\b"
+)
+_MANY = (
+    r"\b(?:half|most|majority|all|many|several|belt|surrounded)\b|\d ?%|\b[1-8] ?/ ?[1-8]\b"
+    r"|\b(?:two|three|four|five|six|seven|eight|[2-8])(?: \w+){0,2}"
+    r" (?:of|neigh\w*|cells|polygons|parcels)\b"
+)
+_SCORE = (
+    r"\bscores?(?:\b|_)(?! (?:well|high|low|best|poor|bad|better|worse))|\bscoring\b|[αβ]"
+    r"|\bweighted (?:sum|average|total|combination)|\bweights?\b.{0,20}\d|\balpha\b|\bbeta\b"
+    rf"|\bs ?[(_] ?{_CROP}"
+)
+_NO = "^(?!.*(?:{}))"  # the passage does not have it
+_OWN = _NO.format(rf"\bmean\b|\baverage|{_NEAR}|{_SCORE}")  # neither neighbours nor a score
+
+# Motif -> the ways to put it into words. A way is a tuple of patterns that all have to occur in
+# one passage: a sentence, or, for the motifs in `_ACROSS`, also a sentence with the next.
+_ACROSS = ("yield_max", "tie_breaker", "corridor")
+_WAYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "yield_max": (
+        (rf"\btop {_CROP} in tonnes",),
+        (_MOST, _YIELD + r"|\d", rf"{_CROP}|\bcrops?\b", _OWN),
+        (rf"{_CROP}.{{0,30}}\b(?:on top|ahead|dwarfs)\b", _OWN),
+        (r"\b(?:highest|high|top)[- ]yield", _OWN),
+        (
+            rf"{_CROP}.{{0,30}}\d\.\d.{{0,40}}{_CROP}.{{0,30}}\d",
+            r"\bignore|\bdrop|\bdiscard|=>",
+            _OWN,
+        ),
+    ),
+    "tie_breaker": (
+        (_ALIKE, _LINKS, rf"{_TWO}|\bcrops\b|\byields\b|\bboth\b|\beither\b"),
+        (r"\btie-? ?break\w*", _LINKS),
+    ),
+    "zero_belt": (
+        (r"\bzero[- ](?:yield )?belt\b|\bbelt of\b",),
+        (_NOTHING, _MANY, _NEAR),
+    ),
+    "neighbour_mean": (
+        (rf"\bnear mean {_CROP}",),
+        (
+            rf"{_NEAR}|\blocal\b|\bnext to\b|\b(?:1|one)-hop\b",
+            r"\b(?:means?|averag\w+|avg|median|max(?:imum)?|typical\w*)\b",
+            rf"{_CROP}|\bcrops?\b|{_YIELD}",
+        ),
+        (r"\b(?:sharp|abrupt|sudden|steep)\w*.{0,30}\b(?:jump|break|change|contrast|step)",),
+        (r"\bdiscontinuit|\bcoheren(?:t|ce)\b|\brotation",),
+        (_NEAR, r"\b(?:in line|fits?|fits? in|match\w*|consistent) with\b|\bmatch"),
+    ),
+    "global_baseline": (
+        (r"\b(?:supply|supplies|quotas?|demand|food|baseline)\b",),
+        (r"\bproduction (?:floor|target|level|need|goal|requirement|minim)|\bfloors?\b",),
+        (
+            r"\b(?:global\w*|landscape(?:-wide|-level)?|overall|total|region\w*|nation\w*)\b",
+            r"\b(?:production|output|tonnage|harvest|targets?|require\w*|enough|deliver\w*)\b",
+        ),
+    ),
+    "score": (
+        (_SCORE,),
+        (r"\b(?:half|0\.5).{0,20}\bconnectivity|\bconnectivity.{0,20}(?:\*|x|times) ?0?\.5",),
+        (r"\byields? ?(?:\+|plus) .{0,30}\bconnectivity|\bcombin\w* yields? and connectivity",),
+    ),
+    "corridor": (
+        (r"\b(?:no|a|the) corridor\b|^corridor ,|\bcorridor (?:extension|logic|rule|check)",),
+        (r"\bbridg(?:e|es|ed|ing)\b|\bstepping[- ]stone|\b(?:clos|fill)\w* .{0,20}\bgap\b",),
+        (
+            r"\b(?:opposite|both sides|either side|between)\b"
+            r"|\bnorth\b.{0,90}\bsouth\b|\bsouth\b.{0,90}\bnorth\b"
+            r"|\beast\b.{0,90}\bwest\b|\bwest\b.{0,90}\beast\b",
+            r"\bhabitat\b",
+            rf"{_LINKS}|\bgap\b",
+        ),
+        (
+            r"\bcorridors?\b|\b(?:join|connect|link)\w* .{0,30}\b(?:two|both|patches|north)\b",
+            r"\bhabitats?\b|\bpatches\b",
+            _NO.format(r"\bhalf\b|\bmost\b|\bmajority\b|\bzero\b"),
+        ),
+    ),
+}
+_COMPILED = {
+    motif: [tuple(re.compile(pattern) for pattern in way) for way in ways]
+    for motif, ways in _WAYS.items()
+}
+_END = re.compile(r"\n|[.!?](?=\s|$)")  # of a sentence; the point in 0.74 ends none
+
+
+def _sentences(text: Any) -> list[str]:
+    """The sentences of a text in lower case, with plain dashes and single blanks."""
+    plain = unicodedata.normalize("NFKC", completion_text(text)[:LONGEST]).lower()
+    plain = re.sub(r"[\u2010-\u2015\u2212]", "-", plain).replace("\u2019", "'")
+    plain = re.sub("[\u21d2\u2192]|->", "=>", plain)
+    found = (" ".join(part.split()) for part in _END.split(plain))
+    return [sentence for sentence in found if sentence]
+
+
+def tags(text: Any) -> frozenset[str]:
+    """Which of `MOTIFS` a reasoning text shows, by rules on its words.
+
+    A motif counts as shown where its rule is applied or considered, also when the outcome is no:
+    "no corridor here" shows `corridor`. Any input is taken (a string or a list of messages;
+    anything else is empty), the first 20,000 characters are read, and time is linear in them.
+
+    >>> sorted(tags("Corn has the highest yield. No corridor here."))
+    ['corridor', 'yield_max']
+    """
+    alone = _sentences(text)
+    across = [" ".join(pair) for pair in pairwise(alone)]
+    return frozenset(
+        motif
+        for motif, ways in _COMPILED.items()
+        if any(
+            all(pattern.search(passage) for pattern in way)
+            for passage in (alone + across if motif in _ACROSS else alone)
+            for way in ways
+        )
+    )
+
+
+# --- the order of a reasoning text ---
+
+_CLOSED = re.compile(r"</think>\s*<answer>")
+_STEPS: Mapping[str, tuple[str, ...]] = {
+    "parse": (rf"{_CROP}.{{0,20}}\d", rf"{_CROP}.{{0,60}}{_CROP}|\bcentral\b|{_NEAR}"),
+    "prune": (
+        r"\bzero\b|\b0(?:\.0+)?\b|\b(?:cannot|does not|do not) grow"
+        r"|\b(?:ignore|discard|drop|exclude)",
+    ),
+    "highest yield": (r"\b(?:highest|best|top|most|max\w*|leads?|wins?)\b", rf"{_CROP}|{_YIELD}"),
+    "connectivity": (r"\bconnectivity\b|\blinks?\b|\bconnected\b",),
+    "edge case": (
+        r"\bcorridor|\bbelt\b|\bbridg|\brotation|\bdiscontinu|\bgap\b|\bhalf (?:of )?the neigh",
+    ),
+    "explain": (
+        r"\bbecause\b|\btherefore\b|\bso\b|\bhence\b|\bthus\b|\bsince\b|=>|\bfinal\w*\b|\bdeci\w+|\bchoose\b",
+        rf"{_CROP}|\bhabitat\b|\bit\b",
+    ),
+}
+_STEP_PATTERNS = {step: [re.compile(part) for part in parts] for step, parts in _STEPS.items()}
+
+
+def conformance(text: Any) -> dict[str, bool]:
+    """Which steps of the source's reasoning flow a completion takes, in the flow's order.
+
+    A step counts if a sentence shows it and it belongs to the longest chain of steps whose
+    sentences do not go backwards; `close` is `</think>` followed by `<answer>`. Like `tags`, it
+    takes any input and reads 20,000 characters.
+
+    >>> conformance("Wheat 3.1, oat 2.9, corn 0: drop corn. Wheat is highest.")["prune"]
+    True
+    """
+    whole = completion_text(text)[:LONGEST]
+    sentences = _sentences(whole)
+    at = {
+        step: [i for i, s in enumerate(sentences) if all(part.search(s) for part in parts)]
+        for step, parts in _STEP_PATTERNS.items()
+    }
+    shown = [step for step in at if at[step]]
+    chain = next(
+        (c for n in range(len(shown), 0, -1) for c in combinations(shown, n) if _in_order(c, at)),
+        (),
+    )
+    return {step: step in chain for step in at} | {"close": bool(_CLOSED.search(whole))}
+
+
+def _in_order(chain: Sequence[str], at: Mapping[str, Sequence[int]]) -> bool:
+    """Whether sentences can be picked for the steps of a chain that do not go backwards."""
+    reached = 0
+    for step in chain:
+        later = [i for i in at[step] if i >= reached]
+        if not later:
+            return False
+        reached = later[0]
+    return True
+
+
+# --- how good the tagger is ---
+
+
+def read_labelled() -> pd.DataFrame:
+    """The texts labelled by hand (`data/landuse/motifs.csv`): `id`, `origin`, `text`, `motifs`.
+
+    `origin` is `nano` or `prose`; `motifs` is a frozenset of `MOTIFS`.
+
+    Raises:
+        CasebookError: the file is missing, or labels a motif that does not exist.
+    """
+    path = paths.DATA / "landuse" / "motifs.csv"
+    if not path.exists():
+        raise CasebookError(f"the hand-labelled texts are missing: {path}")
+    table = pd.read_csv(path, keep_default_na=False)
+    table["motifs"] = [frozenset(filter(None, cell.split("|"))) for cell in table["motifs"]]
+    unknown = frozenset().union(*table["motifs"]) - set(MOTIFS)
+    if unknown:
+        raise CasebookError(f"{path} labels unknown motifs: {', '.join(sorted(unknown))}")
+    return table
+
+
+def precision_recall(
+    tagger: Callable[[Any], frozenset[str]] = tags, labelled: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """How far a tagger can be trusted, motif by motif, on texts labelled by hand.
+
+    `labelled` is a table like `read_labelled()`, which is the default. Those texts were written
+    and labelled without sight of the rules. The rules were measured on them once and mended once:
+    `yield_max` had read single sentences only (precision 0.87, recall 0.71 at that time), so its
+    figures flatter it a little now; those of the other motifs are as first measured.
+
+    Returns:
+        One row a motif: `precision` and `recall` with the ends of their 95 % intervals (Wilson
+        1927; NaN where nothing was tagged or nothing labelled), `tagged` and `labelled`, the
+        texts each is a share of, and `n`, all texts.
+    """
+    labelled = read_labelled() if labelled is None else labelled
+    found = [tagger(text) for text in labelled["text"]]
+    rows = {}
+    for motif in MOTIFS:
+        said = [motif in motifs for motifs in found]
+        true = [motif in motifs for motifs in labelled["motifs"]]
+        of_tagged = [t for t, s in zip(true, said, strict=True) if s]
+        of_labelled = [s for t, s in zip(true, said, strict=True) if t]
+        rows[motif] = {
+            **_share("precision", of_tagged),
+            **_share("recall", of_labelled),
+            "tagged": len(of_tagged),
+            "labelled": len(of_labelled),
+            "n": len(labelled),
+        }
+    return pd.DataFrame(rows).T.astype({"tagged": int, "labelled": int, "n": int})
+
+
+def _share(name: str, hits: list[bool]) -> dict[str, float]:
+    figure = mean_interval(hits) if hits else {}
+    value, low, high = (figure.get(part, float("nan")) for part in ("value", "low", "high"))
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
