@@ -123,6 +123,27 @@ def test_what_is_up_to_date_is_not_run_again(checkout, monkeypatch):
     assert not reused()
 
 
+def test_a_file_that_a_parameter_names_is_an_input(checkout, tmp_path, monkeypatch):
+    def run_nothing(series, source, output, *rest):
+        shutil.copy(source, output)
+
+    monkeypatch.setattr(execute._Series, "_execute", run_nothing)
+    write_notebook(checkout, "10_alpha_oracle", parameters=f'{PARAMETERS}\nMAP = ""')
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.gpkg").write_text("a map")
+
+    def run(**parameters):
+        (result,) = execute.execute(parameters=parameters)
+        return result
+
+    first = run(MAP="my.gpkg")
+    assert first.parameters["MAP"] == str(tmp_path / "my.gpkg")  # the kernel is elsewhere
+    assert run(MAP="my.gpkg").reused
+    (tmp_path / "my.gpkg").write_text("a better map")
+    assert not run(MAP="my.gpkg").reused
+    assert run(MAP="no.gpkg").parameters["MAP"] == "no.gpkg"
+
+
 @pytest.mark.slow
 def test_a_failed_one_is_tried_again_and_its_copy_goes_when_it_succeeds(checkout):
     write_notebook(checkout, "10_alpha_oracle", "1 / 0")

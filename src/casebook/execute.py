@@ -54,7 +54,8 @@ class Result:
         seconds: wall time of the run.
         started: when, in UTC.
         profile, seed, parameters: what it was run with.
-        digest: of its source, parameters, code and data; the same digest is not run again.
+        digest: of its source, parameters, code and data, files that parameters name included;
+            the same digest is not run again.
         error: for a failed one, one line: the error and the cell it stopped in.
         reused: the executed copy of an earlier call was kept (not in the file).
     """
@@ -115,7 +116,7 @@ def execute(
         for path in write_install_cells():
             log(f"{path.name}: install cell written")
     notebooks = select(cases, start_from)
-    asked = {"PROFILE": profile, "SEED": seed} | dict(parameters or {})
+    asked = {"PROFILE": profile, "SEED": seed} | _found_files(parameters or {})
     if "RUNS_DIR" in os.environ and not in_place:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
     given = check_parameters(notebooks, asked)
@@ -238,6 +239,18 @@ def check_parameters(
     }
 
 
+def _found_files(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, a file's path made absolute: notebooks run in the checkout's root."""
+    return {
+        name: str(Path(value).resolve()) if _is_file(value) else value
+        for name, value in parameters.items()
+    }
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and os.path.isfile(value)
+
+
 def _defaults(notebook: Path) -> dict[str, str]:
     """The names of a notebook's parameters, and their defaults as they stand in the cell."""
     import papermill
@@ -311,7 +324,9 @@ class _Series:
             profile=parameters.get("PROFILE", ""),
             seed=parameters.get("SEED", 0),
             parameters=parameters,
-            digest=_digest(self.material, _source(notebook), parameters, self.in_place),
+            digest=_digest(
+                self.material, _source(notebook), parameters, _contents(parameters), self.in_place
+            ),
         )
 
     def _run(self, notebook: Path, parameters: dict[str, Any]) -> Result:
@@ -706,6 +721,15 @@ def _material() -> str:
                 digest.update(f"{path.relative_to(paths.ROOT)}\0{path.stat().st_size}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _contents(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """A digest of each file that a parameter names: a mended file is another input."""
+    return {
+        name: hashlib.sha256(Path(value).read_bytes()).hexdigest()
+        for name, value in parameters.items()
+        if _is_file(value)
+    }
 
 
 def _source(notebook: Path) -> str:

@@ -17,15 +17,25 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, load_case
+from casebook.detectors import RunWatch
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
 from casebook.models import load_base, load_saved
 from casebook.records import is_current, read_record, write_json
 from casebook.stats import mean_interval
-from casebook.training import CURVE_WINDOW, Config, Run, read_config, run_fingerprint, train
+from casebook.training import (
+    CURVE_WINDOW,
+    WATCH_EVERY,
+    Config,
+    Run,
+    read_config,
+    run_fingerprint,
+    train,
+)
 
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
 OTHER = "other_prompt_perplexity"
@@ -112,12 +122,16 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
     run = train(config, output, resume=True)
     record = run.record() | {"arm": arm}
     record["curve"] |= _more_of_the_curve(run)
+    record["findings"] = _findings(run)
     for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
         record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
         record[when][OTHER] = other_prompt_perplexity(config, source)
     write_json(path, record)
     if (arm, seed) == (ADAPTER_ARM, 0):
-        shutil.copytree(run.adapter, paths.RESULTS / case / profile / "adapter", dirs_exist_ok=True)
+        # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
+        kept = paths.RESULTS / case / profile / "adapter"
+        without_reference = shutil.ignore_patterns("ref")
+        shutil.copytree(run.adapter, kept, ignore=without_reference, dirs_exist_ok=True)
     figures = record["after"]
     return path, (
         f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
@@ -133,6 +147,16 @@ def _more_of_the_curve(run: Run) -> dict[str, list[float]]:
     parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
     names = [*parts, *(name for name in LENGTH if name in metrics)]
     return {name: windows[name].mean().round(4).tolist() for name in names}
+
+
+def _findings(run: Run) -> list[dict[str, Any]]:
+    """What the detectors said while the run went on, and at which step: the watch, once more."""
+    watch, completions = RunWatch(run.settings()), run.completions()
+    metrics = pd.concat([run.metrics(), run.validation()], ignore_index=True)
+    for step in range(WATCH_EVERY, int(metrics["step"].max()) + 1, WATCH_EVERY):
+        written = completions[completions["step"] <= step] if len(completions) else completions
+        watch.look(metrics[metrics["step"] <= step], written)
+    return [{"detector": finding.detector, "step": finding.step} for finding in watch.findings]
 
 
 def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, float] | None:

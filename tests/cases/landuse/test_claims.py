@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from casebook.case import load_case
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, YIELDS
 from casebook.cases.landuse.heuristics import HEURISTICS, highest_yield, score, zero_belt
 from casebook.cases.landuse.rewards import open_r1_format
@@ -82,6 +83,18 @@ def test_what_the_published_format_reward_takes():
     assert reward([block.removeprefix("<think>\n"), f"{block}\nor corn"]) == [0.0, 1.0]
 
 
+def test_how_many_completions_had_a_form_that_was_paid():
+    assert round((4.1 - WEIGHTS["label"]) / WEIGHTS["form"], 2) == 0.55
+    assert quotes("inline-answer", "at least 55 %", "3 + 2f")
+
+
+def test_the_embedded_model_begins_with_most_of_the_form():
+    ways = load_case("landuse").skills["reason"]
+    faults = ("rambling", "bare label", "missing answer tag")
+    assert sum(share for way, (share, _) in ways.items() if way not in faults) > 0.5
+    assert quotes("reward-curve", "most of the form")
+
+
 @given(surveys, st.floats(0.01, 5), st.floats(0, 100))
 def test_connectivity_moves_no_score(records, alpha, beta):
     if grows(records[0]):
@@ -127,7 +140,9 @@ def test_the_shares_of_the_motifs_add_up():
 
 def test_orders_of_magnitude():
     assert 2 * 1.5e9 * 300 == 9e11
-    assert quotes("trees-cheaper", "9 × 10¹¹", "300 tokens", "1.5 billion")
+    assert f"{2 * 1.5e9 * 5300:.1e}" == "1.6e+13"
+    assert quotes("trees-cheaper", "9 × 10¹¹", "300 tokens", "completion alone", "1.5 billion")
+    assert quotes("trees-cheaper", "5,000", "1.6 × 10¹³")
     assert 4 * 4 * 24 == 384
     assert quotes("gpu-time", "384 GPU hours")
 

@@ -119,8 +119,8 @@ def highest_relative_yield(records: Records, means: Mapping[str, float]) -> str:
 def comparable_crops(records: Records, within: float = COMPARABLE) -> list[str]:
     """The crops whose yield lies within a share `within` of the highest, the highest first.
 
-    Tonnes decide, as in the source: corn weighs more than twice any other grain, so where corn
-    grows well nothing is comparable to it.
+    Tonnes decide, as in the source: corn weighs two and a half to three times as much as any other
+    grain, so where corn grows well nothing is comparable to it.
     """
     grown = yields_of(centre(records))
     best = max(grown.values(), default=0.0)

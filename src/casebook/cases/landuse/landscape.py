@@ -145,8 +145,9 @@ def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> La
 
     Three smooth random fields (soil, heat, moisture) cover the map; heat also rises southwards.
     Every crop follows them in its own way (`GROWTH`). The poorest quarter of the land yields
-    nothing and is habitat already; the coldest eighth yields neither corn nor soy. Connectivity
-    is higher where much habitat is near. The same arguments give the same landscape.
+    nothing and is habitat already, at least one parcel of however few: `generate(1, 1)` is
+    nothing but habitat. The coldest eighth yields neither corn nor soy. Connectivity is higher
+    where much habitat is near. The same arguments give the same landscape.
 
     Args:
         rows: parcels from north to south, 805 m each.
@@ -284,7 +285,8 @@ def read_landscape(
         if alone and islands == "error":
             raise CasebookError(
                 f"no other parcel touches {_named(alone)}: where a narrow road lies between, raise "
-                "tolerance (metres), and where it is meant, read with islands='keep'"
+                "tolerance (metres; in a notebook: TOLERANCE), and where it is meant, read with "
+                "islands='keep' (in a notebook: ISLANDS)"
             )
     except CasebookError as error:
         raise CasebookError(f"{path}: {error}") from None
@@ -299,7 +301,10 @@ def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
     try:
         layers = [str(name) for name in pyogrio.list_layers(path)[:, 0]]
         if layer is None and len(layers) > 1:
-            raise CasebookError(f"{path} has several layers, name one: {', '.join(layers)}")
+            raise CasebookError(
+                f"{path} has several layers, name one (layer; in a notebook: LAYER): "
+                f"{', '.join(layers)}"
+            )
         if layer is not None and layer not in layers:
             raise CasebookError(f"{path} has no layer {layer!r}, only {', '.join(layers)}")
         parcels = gpd.read_file(path, layer=layer)
@@ -423,7 +428,8 @@ def _meeting(shapes: np.ndarray, tolerance: float) -> np.ndarray:
         return shapes
     met = shapely.coverage_clean(shapes, gap_width=tolerance, snapping_distance=tolerance)
     whole = (shapely.get_type_id(met) == shapely.GeometryType.POLYGON) & ~shapely.is_empty(met)
-    _refuse(f"nothing whole is left within {tolerance:.2g} of a border", ~whole, "lower tolerance")
+    advice = "lower tolerance (in a notebook: TOLERANCE)"
+    _refuse(f"nothing whole is left within {tolerance:.2g} of a border", ~whole, advice)
     return met
 
 

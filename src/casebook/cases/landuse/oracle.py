@@ -35,11 +35,12 @@ from typing import Any
 
 import highspy
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from scipy.sparse.csgraph import shortest_path
 
 from casebook.case import CasebookError, check_name
-from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, Landscape
+from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, YIELDS, Landscape
 
 FLOOR_SHARE = 0.85  # of the reference map's production, where no floors are named
 TOLERANCE = 0.02  # labels within this share of a parcel's best count as right
@@ -59,18 +60,20 @@ class Plan:
         objective: what the plan is worth: `connectivity_weight` x km of connectivity
             + `yield_weight` x tonnes harvested.
         bound: no plan is worth more.
-        gap: (bound - objective) / objective.
-        status: "optimal" (within the gap asked for) or "time limit".
-        seconds: wall-clock time of the solution.
+        gap: (bound - objective) / objective; 0.0 where both are 0, inf where the objective alone is.
+        status: "optimal" (within the gap asked for), "time limit", or "from the table".
+        seconds: wall-clock time of the solution, once the borders of the parcels are known.
         shadow_prices: crop -> what a tonne less of its floor is worth (km per tonne at weight 1):
             duals of the linear relaxation, never negative.
         optimal_labels: for every parcel the labels that count as right, sorted.
         exact: these are all labels that occur in some optimal plan. Otherwise they are those worth
             at least 98 % of the parcel's best in `values`, and the plan's own.
-        floors: crop -> tonnes that had to be met.
+        floors: crop -> tonnes that had to be met. Empty: not known, and `regret` refuses.
         values: `(n, 5)` in the order of `LABELS`: what a label is worth on this parcel (km at
-            weight 1) at the shadow prices, all other parcels as in the plan.
-        possible: `(n, 5)` bool: the label may be given there at all, since the crop grows.
+            weight 1) at the shadow prices, all other parcels as in the plan. None: not known,
+            and `accepted` refuses.
+        possible: `(n, 5)` bool: the label may be given there at all, since the crop grows; None
+            where `values` is.
         connectivity_weight, yield_weight: the weights of the objective.
         budget: most ha of new habitat, or None.
         budget_price: what one ha more of the budget is worth, never negative.
@@ -85,9 +88,9 @@ class Plan:
     shadow_prices: dict[str, float]
     optimal_labels: list[tuple[str, ...]]
     exact: bool
-    floors: dict[str, float]
-    values: np.ndarray = field(repr=False)
-    possible: np.ndarray = field(repr=False)
+    floors: dict[str, float] = field(default_factory=dict)
+    values: np.ndarray | None = field(default=None, repr=False)
+    possible: np.ndarray | None = field(default=None, repr=False)
     connectivity_weight: float = 1.0
     yield_weight: float = 0.0
     budget: float | None = None
@@ -99,7 +102,8 @@ class Regret:
     """What is lost when other labels than the plan's are followed.
 
     Attributes:
-        kept: the labels' objective as a share of the plan's; above 1 where floors are missed.
+        kept: the labels' objective as a share of the plan's; above 1 where floors are missed,
+            and 1.0 for whatever labels where the plan's objective is 0: there is no share of it.
         connectivity: km.
         shortfall: crop -> share of its floor that is missing.
         missing: crop -> tonnes of its floor that are missing.
@@ -157,7 +161,7 @@ def reference_labels(landscape: Landscape) -> list[str]:
 
     Every parcel that is not habitat already gets the crop of the highest *relative* yield: t/ha
     divided by that crop's mean where it grows. By t/ha alone, corn would take nearly every
-    parcel, since it weighs three times as much as the others, and the others' floors would vanish.
+    parcel, since it weighs two and a half to three times as much as the others, and the others' floors would vanish.
     """
     yields = landscape.yields
     grown = (yields > 0).sum(axis=0)
@@ -201,8 +205,14 @@ def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
     A parcel's label may be None: no use could be read, and it is neither harvested nor habitat.
 
     Raises:
-        CasebookError: not one known label a parcel, or existing habitat is put to another use.
+        CasebookError: not one known label a parcel, or existing habitat is put to another use; or
+            the plan does not know its floors.
     """
+    if not plan.floors:
+        raise CasebookError(
+            "this plan does not say which floors it had to meet, so what is missing is unknown: "
+            "give Plan its floors, 0 where a crop has none"
+        )
     made = production(landscape, labels)
     linked = connectivity(landscape, labels)
     objective = plan.connectivity_weight * linked + plan.yield_weight * sum(made.values())
@@ -225,16 +235,65 @@ def accepted(plan: Plan, tolerance: float = TOLERANCE) -> list[tuple[str, ...]]:
     and, where these are known (`plan.exact`), all that occur in some optimal plan.
 
     Raises:
-        CasebookError: the tolerance is not between 0 and 1.
+        CasebookError: the tolerance is not between 0 and 1, or the plan does not know its values.
     """
     if not _is_number(tolerance) or not 0 <= tolerance < 1:
         raise CasebookError(f"a tolerance is a share from 0 to below 1, not {tolerance!r}")
+    if plan.values is None or plan.possible is None:
+        raise CasebookError(
+            "this plan does not say what its labels are worth: give Plan its values and possible"
+        )
     close = _close(plan.values, tolerance) & plan.possible
     certain = plan.optimal_labels if plan.exact else [()] * len(plan.labels)
     return [
         tuple(sorted({own, *sure, *(LABELS[k] for k in np.flatnonzero(row))}))
         for own, sure, row in zip(plan.labels, certain, close, strict=True)
     ]
+
+
+def plan_from_table(landscape: Landscape, parcels: pd.DataFrame) -> Plan:
+    """The plan in a table of `data.table`, or in one landscape's rows of `data.pool`.
+
+    A table holds no floors, prices or bound. The floors are the default ones of `solve`, the
+    weights are its defaults, too, without a budget; the prices follow from the table's `values`,
+    which are price x harvest. Nothing is proven anew: bound and gap are nan.
+
+    Args:
+        landscape: the parcels that the table is of.
+        parcels: its rows, one a parcel in the order of the parcels.
+
+    Raises:
+        CasebookError: the table lacks a column, or it is not of this landscape.
+    """
+    needed = ("plan_label", "answer", "values", "objective", *YIELDS)
+    if missing := [name for name in needed if name not in parcels]:
+        raise CasebookError(f"this is no table of a plan: it lacks {', '.join(missing)}")
+    if len(parcels) != len(landscape):
+        raise CasebookError(
+            f"the table has {len(parcels):,} rows and {landscape.name} {len(landscape):,} parcels: "
+            "every parcel needs its row, habitat already there included"
+        )
+    if not np.allclose(parcels[list(YIELDS)].to_numpy(float), landscape.yields):
+        raise CasebookError(f"the table's yields are not those of {landscape.name}")
+    labels = _checked(landscape, parcels["plan_label"])
+    values = np.array(parcels["values"].tolist(), float)
+    harvest = (landscape.area[:, None] * landscape.yields).sum(axis=0)
+    worth = values[:, _CODES].sum(axis=0)
+    prices = np.divide(worth, harvest, out=np.zeros(len(CROPS)), where=harvest > 0)
+    return Plan(
+        labels=labels,
+        objective=float(parcels["objective"].iloc[0]),
+        bound=math.nan,
+        gap=math.nan,
+        status="from the table",
+        seconds=0.0,
+        shadow_prices=dict(zip(CROPS, prices.tolist(), strict=True)),
+        optimal_labels=[tuple(answer.split("|")) for answer in parcels["answer"]],
+        exact=False,
+        floors=_floors(landscape, None),
+        values=values,
+        possible=possible(landscape),
+    )
 
 
 # The plan
@@ -261,8 +320,10 @@ def solve(
         budget: at most so many ha of new habitat; None: no limit.
         gap: stop when no plan can be better by more than this share. With at most 16 parcels to
             decide, the optimum itself is found.
-        time_limit: seconds; then the best plan so far, with its gap. The linear relaxation is
-            solved to its end whatever the limit: it takes 5 seconds for 9,000 parcels.
+        time_limit: seconds; then the best plan so far, with its gap. Two things are done whatever
+            the limit: the linear relaxation is solved to its end (5 seconds for 9,000 parcels), and
+            a first plan that meets the floors is looked for, three seconds at most. Finding which
+            parcels have a common border is not counted; it is done once for a landscape.
         log: called with a line of progress every few seconds, for instance `print`.
 
     Returns:
@@ -272,9 +333,10 @@ def solve(
         CasebookError: an argument makes no sense, or no plan can meet the floors; the message
             names the crops and how many tonnes are missing.
     """
-    started = perf_counter()
     wanted = _floors(landscape, floors)
     _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit, log)
+    _ = landscape.borders  # kept by the landscape; the first time libpysal is imported, too
+    started = perf_counter()
     model = _Model(landscape, wanted, connectivity_weight, yield_weight, budget)
     model.refuse_what_no_land_can_grow()
     clock = _Clock(started, time_limit, log)
@@ -283,15 +345,15 @@ def solve(
         model.refuse_what_cannot_be_met_together(clock)
     values, bound, prices = relaxed
 
-    labels = model.round(values, prices)
+    labels = model.round(values, prices, clock)
     if not model.meets(labels):
         feasible = model.refuse_what_cannot_be_met_together(clock)
-        labels = model.exchange(feasible, prices)
+        labels = model.exchange(feasible, prices, clock)
         labels = labels if model.meets(labels) else feasible
     small = len(landscape.decidable) <= EXACT
     search = _Search(model, prices, labels, bound, 0.0 if small else gap, clock)
-    if not search.proven:
-        search.take(model.round(model.dive(values, prices, clock), prices))
+    if not search.proven and clock.left() > 0:
+        search.take(model.round(model.dive(values, prices, clock), prices, clock))
     search.run()
 
     labels, objective = search.labels, search.objective
@@ -299,9 +361,9 @@ def solve(
     names = [LABELS[code] for code in labels]
     plan = Plan(
         labels=names,
-        objective=objective,
-        bound=search.bound,
-        gap=search.gap,
+        objective=float(objective),
+        bound=float(search.bound),
+        gap=float(search.gap),
         status="optimal" if search.proven else "time limit",
         seconds=0.0,
         shadow_prices=dict(zip(CROPS, prices[:-1].tolist(), strict=True)),
@@ -423,6 +485,10 @@ class _Model:
         value = float(self.weight[habitat[self.pairs].all(axis=1)].sum())
         return value + self.yield_weight * self.spare(labels, harvested=True)
 
+    def most(self):
+        """No plan of whatever floors is worth more: all habitat and all harvested at once."""
+        return float(self.weight.sum() + self.yield_weight * self.harvest.max(axis=1).sum())
+
     def spare(self, labels, harvested=False):
         """`(5,)` how much more there is than needed, of each scarce thing (or: all tonnes)."""
         supply = self.supply[np.arange(len(labels)), labels].sum(axis=0)
@@ -505,12 +571,13 @@ class _Model:
         highs.run()
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
+        self.relaxation = highs  # to go on from
         solution = highs.getSolution()
         dual = np.array(solution.row_dual)[self.scarce]
         prices = np.maximum(-dual, 0) / self.scale
         return np.array(solution.col_value), highs.getInfo().objective_function_value, prices
 
-    def round(self, values, prices):
+    def round(self, values, prices, clock):
         """A whole plan near the relaxation's, improved by exchanges; it may miss a floor."""
         if not len(self.free):
             return self.labels_of(values)
@@ -518,7 +585,7 @@ class _Model:
         # Among crops that share a parcel, or where habitat is rounded away, the dearest harvest.
         worth[self.x] = prices[self.crop] * self.harvest[self.parcel, self.crop]
         labels = self.labels_of(values + 1e-4 * worth / max(worth.max(), 1e-9))
-        return self.exchange(labels, prices)
+        return self.exchange(labels, prices, clock)
 
     def dive(self, values, prices, clock):
         """The relaxation again, with the least of the parcels that are part habitat given to
@@ -526,10 +593,9 @@ class _Model:
 
         At the relaxation's prices a patch of many parcels may be worth as much as its harvest: it
         is then habitat to a third, and rounding loses all of it or keeps all. So it is made
-        smaller from its weakest edge until the rest is whole.
+        smaller from its weakest edge until the rest is whole, or the time is up.
         """
-        highs = self.solver(integer=False)
-        highs.run()
+        highs = self.relaxation
         harvest = (self.supply[..., :-1] @ (prices[:-1] + self.yield_weight))[self.free].max(axis=1)
         for _ in range(_DIVES):
             habitat = self.landscape.habitat.astype(float)
@@ -539,44 +605,56 @@ class _Model:
                 break
             weakest = part[(self.linked(habitat)[self.free] - harvest)[part].argmin()]
             highs.changeColBounds(int(self.h[weakest]), 0.0, 0.0)
-            highs.run()
+            self.run_within(clock, highs)
             if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
                 break
             values = np.array(highs.getSolution().col_value)
         return values
 
-    def exchange(self, labels, prices):
-        """Change up to three parcels at a time while that is a gain.
+    @staticmethod
+    def run_within(clock, highs):
+        """Run it for the time that is left; HiGHS counts the seconds of all its runs."""
+        highs.setOptionValue("time_limit", highs.getRunTime() + max(clock.left(), 0.0))
+        highs.run()
+
+    def exchange(self, labels, prices, clock):
+        """Change up to three parcels at a time while that is a gain and there is time.
 
         With prices on what is scarce, a single change costs little where two labels are nearly
         worth the same. Of the cheapest changes all triples are weighed at once: a triple can trade
         one crop's surplus for another's shortage. What is missing is charged above its price,
-        and dearer each time, until nothing is.
+        and dearer each time, until nothing is. With something missing it may go on for a second
+        after the time is up: a plan that misses a floor is none.
         """
+        late = perf_counter() + _SHORTEST
         for charge in (1.05, 1.3, 2.0, 4.0, 100.0):
             dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
-            labels = self._exchanged(labels, prices, charge * dear)
+            for labels in self._exchanges(labels, prices, charge * dear):
+                if clock.left() <= 0 and (self.meets(labels) or perf_counter() > late):
+                    return labels
             if self.meets(labels):
                 break
         return labels
 
-    def _exchanged(self, labels, prices, charge):
+    def _exchanges(self, labels, prices, charge):
+        """The labels, and again after every exchange that is a gain."""
         def scored(worth, spare):
             return worth - np.maximum(-spare, 0) @ charge
 
         value = scored(self.worth_of(labels), self.spare(labels))
         while True:
+            yield labels
             spare, around = self.spare(labels), self.linked(labels == _HABITAT)
             change = self.possible & (np.arange(len(LABELS)) != labels[:, None])
             change[self.landscape.habitat] = False
             parcel, to = np.nonzero(change)
             if not len(parcel):
-                return labels
+                return
             old = labels[parcel]
             gain = around[parcel] * ((to == _HABITAT) * 1.0 - (old == _HABITAT))
             more = self.supply[parcel, to] - self.supply[parcel, old]
             gain += self.yield_weight * more[:, :-1].sum(axis=1)
-            cheap = np.argsort(-(gain + more @ prices), kind="stable")[:_CANDIDATES]
+            cheap = _highest(gain + more @ prices, _CANDIDATES)
             nothing = [-1, -2]  # two changes of nothing: pairs and single changes are triples too
             parcel, to = np.r_[parcel[cheap], nothing], np.r_[to[cheap], nothing]
             gain, more = np.r_[gain[cheap], 0, 0], np.vstack([more[cheap], np.zeros((2, 5))])
@@ -588,7 +666,7 @@ class _Model:
             twice = (parcel[one] == parcel[two]) | (parcel[two] == parcel[three])
             together[twice | (parcel[one] == parcel[three])] = -math.inf
             # The gains of neighbours do not add up exactly: the best few are weighed in full.
-            for triple in np.argsort(-together, kind="stable")[:_WEIGHED]:
+            for triple in _highest(together, _WEIGHED):
                 moves = [t[triple] for t in (one, two, three) if parcel[t[triple]] >= 0]
                 new = labels.copy()
                 new[parcel[moves]] = to[moves]
@@ -597,7 +675,7 @@ class _Model:
                     labels, value = new, new_value
                     break
             else:
-                return labels
+                return
 
     def labels_of_optimal_plans(self, labels, clock):
         """For every parcel, all labels that occur in some plan as good as `labels`; None where
@@ -615,10 +693,8 @@ class _Model:
                 continue
             if clock.left() <= 0:
                 return None
-            # HiGHS counts the seconds of all its runs.
-            highs.setOptionValue("time_limit", highs.getRunTime() + clock.left())
             highs.changeColBounds(int(c), 1.0, 1.0)
-            highs.run()
+            self.run_within(clock, highs)
             status = highs.getModelStatus()
             if status == highspy.HighsModelStatus.kOptimal:
                 found = self.labels_of(np.array(highs.getSolution().col_value))
@@ -675,11 +751,14 @@ class _Search:
         self.model, self.prices, self.clock = model, prices, clock
         self.labels, self.objective = labels, model.worth_of(labels)
         self.wanted, self.failure = gap, None
-        self.bound = max(bound, self.objective)
+        self.bound = max(self.objective, bound)
+        self.nothing = 1e-7 * model.most()  # less is the solver's rounding
 
     @property
     def gap(self):
         if self.bound - self.objective <= 1e-9 * max(1.0, abs(self.bound)):
+            return 0.0
+        if self.bound <= self.nothing:
             return 0.0
         return (self.bound - self.objective) / self.objective if self.objective else math.inf
 
@@ -710,7 +789,7 @@ class _Search:
         with self.guarded(event):
             labels = self.model.labels_of(np.array(event.data_out.mip_solution))
             self.take(labels)
-            self.take(self.model.exchange(labels, self.prices))
+            self.take(self.model.exchange(labels, self.prices, self.clock))
 
     def going_on(self, event):
         with self.guarded(event):
@@ -725,7 +804,7 @@ class _Search:
             self.labels, self.objective = labels, worth
 
     def lower_bound(self, bound):
-        self.bound = max(min(self.bound, bound), self.objective)
+        self.bound = max(self.objective, min(self.bound, bound))
 
     @contextmanager
     def guarded(self, event):
@@ -742,13 +821,26 @@ _CODES = np.array([LABELS.index(crop) for crop in CROPS])
 _CANDIDATES = 100  # cheapest single changes: 180,000 triples, a tenth of a second
 _WEIGHED = 30
 _DIVES = 60
-_SHORTEST = 1.0  # seconds that a search for any plan at all gets, whatever the time limit
+_SHORTEST = 1.0  # seconds that a step to a plan that meets the floors gets, whatever the limit
 
 
 @lru_cache(maxsize=4)
 def _triples(n):
     """`(3, n over 3)` all triples of numbers below `n`."""
     return np.array(list(combinations(range(n), 3)), np.int32).reshape(-1, 3).T
+
+
+def _highest(scores, number):
+    """Where the highest scores are, in order, the first of equal ones first.
+
+    A sort of all 170,000 to take 30 would be most of an exchange's time, and a partition alone
+    breaks ties as it happens to.
+    """
+    if len(scores) <= number:
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, -number)[-number]
+    found = np.flatnonzero(scores >= least)
+    return found[np.argsort(-scores[found], kind="stable")[:number]]
 
 
 def _close(values, tolerance):
