@@ -550,7 +550,7 @@ def _result(case: Case) -> str:
     ]
     compared = f" With as many completions, {_listed(others)}." if others else ""
     return (
-        f"**On the embedded model**, GRPO took strict sampled accuracy on held-out prompts "
+        f"**{case.title}, on the embedded model:** GRPO took strict sampled accuracy on held-out prompts "
         f"from {before['sampled_accuracy']} to **{after['sampled_accuracy']}** "
         f"({len(runs)} seeds, {_seconds(runs)} of training each). Greedy decoding, which shows "
         f"more of what the base model could do already, went from {before['greedy_accuracy']} "
@@ -604,9 +604,10 @@ def _listed(words: Sequence[str]) -> str:
 
 def readme_results() -> str:
     """The committed `nano` records and benchmarks, as the README shows them: folded tables."""
+    names = sorted(known_cases(), key=lambda name: load_case(name).number)
     said = [
-        _result(load_case(name))
-        for name in known_cases()
+        f"{_result(load_case(name))}\n"
+        for name in names
         if records.committed(name, "nano", MAIN_ARM)
     ]
     lines = [
@@ -615,7 +616,7 @@ def readme_results() -> str:
         "| --- | ---: | --- | --- | ---: | --- |",
     ]
     totals = []
-    for case in known_cases():
+    for case in names:
         runs = records.committed(case, "nano")
         for arm, group in groupby(runs, key=lambda run: run["arm"]):
             group = list(group)
@@ -637,7 +638,8 @@ def readme_results() -> str:
         lines = [records.missing("casebook experiments poker")]
     if totals:
         summary = "<summary>All arms, with the command of each</summary>"
-        lines = [*said, "", "<details>", summary, "", *lines, "", *totals, "", "</details>"]
+        totals = [f"{line}\n" for line in totals]
+        lines = [*said, "<details>", summary, "", *lines, "", *totals, "</details>"]
     benchmarks = sorted((paths.RESULTS / "benchmarks").glob("*.json"))
     if benchmarks:
         summary = "<summary>Benchmarks, with the command of each</summary>"

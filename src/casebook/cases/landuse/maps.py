@@ -221,7 +221,7 @@ def _path(shape: shapely.Polygon) -> Path:
 
 
 def _scale_bar(ax: Axes, west: float, below: float, width: float) -> None:
-    """A bar of 1, 2 or 5 x 10^k km, the longest up to a quarter of the map, below its left corner."""
+    """A bar of 1, 2 or 5 x 10^k km, at most a quarter of the map, below its left corner."""
     km = width / 1000 / 4
     step = 10 ** np.floor(np.log10(km))
     length = max(factor for factor in (1, 2, 5) if factor * step <= km * 1.0001) * step

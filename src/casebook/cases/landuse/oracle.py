@@ -60,7 +60,7 @@ class Plan:
         objective: what the plan is worth: `connectivity_weight` x km of connectivity
             + `yield_weight` x tonnes harvested.
         bound: no plan is worth more.
-        gap: (bound - objective) / objective; 0.0 where both are 0, inf where the objective alone is.
+        gap: (bound - objective) / objective; 0.0 where both are 0, inf where only the objective is.
         status: "optimal" (within the gap asked for), "time limit", or "from the table".
         seconds: wall-clock time of the solution, once the borders of the parcels are known.
         shadow_prices: crop -> what a tonne less of its floor is worth (km per tonne at weight 1):
@@ -161,7 +161,8 @@ def reference_labels(landscape: Landscape) -> list[str]:
 
     Every parcel that is not habitat already gets the crop of the highest *relative* yield: t/ha
     divided by that crop's mean where it grows. By t/ha alone, corn would take nearly every
-    parcel, since it weighs two and a half to three times as much as the others, and the others' floors would vanish.
+    parcel, since it weighs two and a half to three times as much as the others, and the others'
+    floors would vanish.
     """
     yields = landscape.yields
     grown = (yields > 0).sum(axis=0)
@@ -629,7 +630,8 @@ class _Model:
         late = perf_counter() + _SHORTEST
         for charge in (1.05, 1.3, 2.0, 4.0, 100.0):
             dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
-            for labels in self._exchanges(labels, prices, charge * dear):
+            exchanged = self._exchanges(labels, prices, charge * dear)
+            for labels in exchanged:
                 if clock.left() <= 0 and (self.meets(labels) or perf_counter() > late):
                     return labels
             if self.meets(labels):
@@ -638,6 +640,7 @@ class _Model:
 
     def _exchanges(self, labels, prices, charge):
         """The labels, and again after every exchange that is a gain."""
+
         def scored(worth, spare):
             return worth - np.maximum(-spare, 0) @ charge
 
