@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError
-from casebook.cases.landuse import oracle
+from casebook.cases.landuse import data, oracle
 from casebook.cases.landuse.landscape import CROPS, LABELS, YIELDS, Landscape, generate
 from casebook.cases.landuse.oracle import (
+    Plan,
     accepted,
     border_weights,
     connectivity,
     iic,
+    plan_from_table,
     production,
     reference_labels,
     regret,
@@ -352,6 +354,60 @@ def test_when_time_is_up_there_is_a_plan_with_its_gap():
     assert all(grown[crop] >= floor * (1 - 1e-6) for crop, floor in plan.floors.items())
 
 
+@pytest.mark.parametrize("options", [{}, {"yield_weight": 0.01}, {"budget": 200}])
+def test_exchanges_stop_when_time_is_up(options, monkeypatch):
+    # On this clock an exchange takes a tenth of a second, and nothing else takes any.
+    now = [0.0]
+    weigh = oracle._highest
+
+    def slow(scores, number):
+        now[0] += 0.1
+        return weigh(scores, number)
+
+    monkeypatch.setattr(oracle, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(oracle, "_highest", slow)
+    monkeypatch.setattr(oracle, "_LATE", 3)
+    monkeypatch.setattr(oracle, "_SHORTEST", 60.0)
+    plan = solve(generate(8, 8, seed=3), gap=1e-9, time_limit=0.5, **options)
+    # Two calls an exchange, and two steps to a first plan that may take some more.
+    assert plan.seconds <= 0.5 + 2 * 0.2 * (oracle._LATE + 1)
+
+
+def test_no_dive_without_time(monkeypatch):
+    def dive(*_):
+        raise AssertionError("it dived")
+
+    monkeypatch.setattr(oracle._Model, "dive", dive)
+    assert solve(generate(8, 8, seed=3), gap=1e-9, time_limit=1e-6).status == "time limit"
+
+
+def test_finding_the_borders_is_not_counted(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(oracle, "perf_counter", lambda: now[0])
+
+    class Slow(Landscape):
+        @property
+        def borders(self):
+            if "found" not in vars(self):
+                now[0] += 100.0
+                vars(self)["found"] = Landscape.borders.func(self)
+            return vars(self)["found"]
+
+    plan = solve(Slow(generate(6, 6, seed=1).parcels), gap=0.02, time_limit=50)
+    assert now[0] == 100.0
+    assert plan.seconds == 0.0
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("number", [1, 7, 30, 31, 99])
+def test_the_highest_are_those_of_a_stable_sort(number, ties):
+    scores = np.random.default_rng(number).normal(size=31)
+    scores = np.round(scores) if ties else scores
+    scores[[3, 5]] = -math.inf
+    expected = np.argsort(-scores, kind="stable")[:number]
+    assert oracle._highest(scores, number).tolist() == expected.tolist()
+
+
 def test_without_time_small_landscapes_do_not_claim_exact_labels():
     landscape = generate(4, 4, seed=1)
     assert len(landscape.decidable) <= oracle.EXACT
@@ -403,6 +459,42 @@ def test_one_parcel():
     assert plan.optimal_labels == [("oat",)]
 
 
+@pytest.mark.parametrize("free", [0, 1, 1.5])
+def test_where_nothing_can_be_connected_a_plan_worth_0_is_proven(free):
+    # 25 fields of wheat, no habitat yet: the floor leaves at most one of them.
+    landscape = made([[2, 0, 0, 0]] * 25, [divmod(i, 5) for i in range(25)])
+    plan = solve(landscape, {"wheat": 200.0 * (25 - free)})
+    assert (plan.objective, plan.gap, plan.status) == (0.0, 0.0, "optimal")
+    assert plan.bound == pytest.approx(0, abs=1e-6)
+    lost = regret(landscape, plan, ["wheat"] * 25)
+    assert lost.kept == 1.0
+
+
+def test_rounding_in_the_bound_of_a_plan_worth_0_is_no_gap(monkeypatch):
+    relax = oracle._Model.relax
+
+    def nearly(model):
+        values, bound, prices = relax(model)
+        return values, bound + 1e-7, prices
+
+    def solver(*_, **__):
+        raise AssertionError("it searched")
+
+    monkeypatch.setattr(oracle._Model, "relax", nearly)
+    monkeypatch.setattr(oracle._Search, "found", solver)
+    landscape = made([[2, 0, 0, 0]] * 25, [divmod(i, 5) for i in range(25)])
+    plan = solve(landscape, {"wheat": 5000.0})
+    assert (plan.objective, plan.gap, plan.status) == (0.0, 0.0, "optimal")
+
+
+def test_numbers_of_a_plan_are_plain_floats():
+    for landscape in (row_of([0, 0, 0, 0], [0, 0, 0, 0]), generate(5, 5, seed=1)):
+        plan = solve(landscape, gap=0.02)
+        for number in (plan.objective, plan.bound, plan.gap, plan.seconds, plan.budget_price):
+            assert type(number) is float
+        assert {type(price) for price in plan.shadow_prices.values()} == {float}
+
+
 # Bad arguments
 
 
@@ -451,6 +543,63 @@ def test_maps_of_labels_are_checked(labels, says):
     for ask in (connectivity, production, iic, lambda land, all_: regret(land, plan, all_)):
         with pytest.raises(CasebookError, match=says):
             ask(landscape, labels)
+
+
+# Plans that solve did not make
+
+
+def bare(labels):
+    return Plan(labels, 1.0, 1.0, 0.0, "by hand", 0.0, dict.fromkeys(CROPS, 0.0), [], False)
+
+
+def test_a_plan_without_floors_or_values_says_what_it_lacks():
+    landscape = row_of([1, 2, 0, 0], [0, 0, 0, 0])
+    plan = bare(["oat", "habitat"])
+    with pytest.raises(CasebookError, match="which floors it had to meet"):
+        regret(landscape, plan, plan.labels)
+    with pytest.raises(CasebookError, match="what its labels are worth"):
+        accepted(plan)
+
+
+def test_floors_of_no_two_plans_are_the_same_object():
+    assert bare(["oat"]).floors is not bare(["oat"]).floors
+
+
+def test_a_plan_comes_back_from_its_table():
+    landscape = generate(6, 6, seed=3)
+    plan = solve(landscape, gap=0.02)
+    again = plan_from_table(landscape, data.table(landscape, plan))
+    assert again.labels == plan.labels
+    assert again.optimal_labels == plan.optimal_labels == accepted(again)
+    assert again.objective == pytest.approx(plan.objective)
+    assert again.floors == pytest.approx(plan.floors)
+    assert again.shadow_prices == pytest.approx(plan.shadow_prices, rel=1e-3)
+    assert np.allclose(again.values, plan.values, atol=1e-5)
+    assert (again.status, again.seconds, again.exact) == ("from the table", 0.0, False)
+    assert math.isnan(again.bound)
+    assert math.isnan(again.gap)
+    labels = reference_labels(landscape)
+    lost, known = regret(landscape, again, labels), regret(landscape, plan, labels)
+    assert lost.priced_km == pytest.approx(known.priced_km, rel=1e-3)
+
+
+def test_a_crop_that_grows_nowhere_has_no_price_in_a_table():
+    landscape = row_of([1, 2, 0, 0], [3, 1, 0, 0], [0, 0, 0, 0])
+    again = plan_from_table(landscape, data.table(landscape, solve(landscape)))
+    assert again.shadow_prices["corn"] == again.shadow_prices["soy"] == 0.0
+
+
+def test_a_table_of_something_else_is_refused():
+    landscape = generate(4, 4, seed=1)
+    table = data.table(landscape, solve(landscape, gap=0.02))
+    with pytest.raises(CasebookError, match="lacks answer, values"):
+        plan_from_table(landscape, table.drop(columns=["answer", "values"]))
+    with pytest.raises(CasebookError, match=r"15 rows and .* 16 parcels"):
+        plan_from_table(landscape, table.iloc[1:])
+    with pytest.raises(CasebookError, match="yields are not those"):
+        plan_from_table(generate(4, 4, seed=2), table)
+    with pytest.raises(CasebookError, match="no land use"):
+        plan_from_table(landscape, table.assign(plan_label="barley"))
 
 
 # Regret

@@ -323,8 +323,8 @@ def solve(
             decide, the optimum itself is found.
         time_limit: seconds; then the best plan so far, with its gap. Two things are done whatever
             the limit: the linear relaxation is solved to its end (5 seconds for 9,000 parcels), and
-            a first plan that meets the floors is looked for, three seconds at most. Finding which
-            parcels have a common border is not counted; it is done once for a landscape.
+            a first plan that meets the floors is looked for (some seconds at most). Finding which
+            parcels have a common border is not counted: it is done once for a landscape.
         log: called with a line of progress every few seconds, for instance `print`.
 
     Returns:
@@ -624,15 +624,16 @@ class _Model:
         With prices on what is scarce, a single change costs little where two labels are nearly
         worth the same. Of the cheapest changes all triples are weighed at once: a triple can trade
         one crop's surplus for another's shortage. What is missing is charged above its price,
-        and dearer each time, until nothing is. With something missing it may go on for a second
-        after the time is up: a plan that misses a floor is none.
+        and dearer each time, until nothing is. With something missing it may go on for a few more
+        exchanges when the time is up: a plan that misses a floor is none.
         """
-        late = perf_counter() + _SHORTEST
+        late = 0
         for charge in (1.05, 1.3, 2.0, 4.0, 100.0):
             dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
             exchanged = self._exchanges(labels, prices, charge * dear)
             for labels in exchanged:
-                if clock.left() <= 0 and (self.meets(labels) or perf_counter() > late):
+                late += clock.left() <= 0
+                if late and (late > _LATE or self.meets(labels)):
                     return labels
             if self.meets(labels):
                 break
@@ -824,7 +825,8 @@ _CODES = np.array([LABELS.index(crop) for crop in CROPS])
 _CANDIDATES = 100  # cheapest single changes: 180,000 triples, a tenth of a second
 _WEIGHED = 30
 _DIVES = 60
-_SHORTEST = 1.0  # seconds that a step to a plan that meets the floors gets, whatever the limit
+_LATE = 50  # exchanges towards a plan that meets the floors, whatever the time limit
+_SHORTEST = 1.0  # seconds that a search for such a plan gets, whatever the limit
 
 
 @lru_cache(maxsize=4)
