@@ -550,8 +550,8 @@ def _result(case: Case) -> str:
     ]
     compared = f" With as many completions, {_listed(others)}." if others else ""
     return (
-        f"**{case.title}, on the embedded model:** GRPO took strict sampled accuracy on held-out prompts "
-        f"from {before['sampled_accuracy']} to **{after['sampled_accuracy']}** "
+        f"**{case.title}, on the embedded model:** GRPO took strict sampled accuracy on held-out "
+        f"prompts from {before['sampled_accuracy']} to **{after['sampled_accuracy']}** "
         f"({len(runs)} seeds, {_seconds(runs)} of training each). Greedy decoding, which shows "
         f"more of what the base model could do already, went from {before['greedy_accuracy']} "
         f"to {after['greedy_accuracy']}: much of a gain in sampling can be sharpening.{compared}"
