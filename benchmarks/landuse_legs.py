@@ -50,13 +50,17 @@ def main(
             curve = run_in_legs(folder / kind / f"seed{seed}", lengths, seed)
             curves[kind].append(curve)
             print(f"{kind}, seed {seed}: {described(curve, steps, legs)}", flush=True)
+    changes = {
+        kind: [joints(curve, steps, legs) for curve in of_kind] for kind, of_kind in curves.items()
+    }
     record = {
         "benchmark": "landuse_legs",
         "steps_of_a_leg": steps,
-        "reward_change_at_joints": {
-            kind: [joints(curve, steps, legs) for curve in of_kind]
-            for kind, of_kind in curves.items()
+        "mean_reward_change_at_joints": {
+            kind: statistics.mean(change for run in of_kind for change in run)
+            for kind, of_kind in changes.items()
         },
+        "reward_change_at_joints": changes,
         "curves": curves,
         "provenance": provenance(),
     }
