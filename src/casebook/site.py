@@ -313,7 +313,7 @@ def _write_sources(source: Path, pages: Sequence[Page], transcripts: list, outpu
         lambda found: f"[{found[0]}]({stems[found[1]]}.ipynb)" if found[1] in stems else found[0],
         text,
     )
-    cases = [_case_context(load_case(name), pages, transcripts) for name in known_cases()]
+    cases = [_case_context(case, pages, transcripts) for case in _numbered_cases()]
     context = {
         "cases": cases,
         "pages": pages,
@@ -537,6 +537,11 @@ def _summary(case: Case, claims: Sequence[Mapping], chapters: Sequence[Page]) ->
     return "\n\n".join(parts)
 
 
+def _numbered_cases() -> list[Case]:
+    """All cases, in the order of their notebooks."""
+    return sorted(map(load_case, known_cases()), key=lambda case: case.number)
+
+
 def _result(case: Case) -> str:
     """What GRPO did to the embedded model, from the committed records, in two sentences."""
     runs = records.committed(case.name, "nano", MAIN_ARM)
@@ -604,11 +609,9 @@ def _listed(words: Sequence[str]) -> str:
 
 def readme_results() -> str:
     """The committed `nano` records and benchmarks, as the README shows them: folded tables."""
-    names = sorted(known_cases(), key=lambda name: load_case(name).number)
+    cases = _numbered_cases()
     said = [
-        f"{_result(load_case(name))}\n"
-        for name in names
-        if records.committed(name, "nano", MAIN_ARM)
+        f"{_result(case)}\n" for case in cases if records.committed(case.name, "nano", MAIN_ARM)
     ]
     lines = [
         "| case and arm | seeds | strict, sampled: base → trained | strict, greedy: base → trained "
@@ -616,7 +619,7 @@ def readme_results() -> str:
         "| --- | ---: | --- | --- | ---: | --- |",
     ]
     totals = []
-    for case in names:
+    for case in (case.name for case in cases):
         runs = records.committed(case, "nano")
         for arm, group in groupby(runs, key=lambda run: run["arm"]):
             group = list(group)
