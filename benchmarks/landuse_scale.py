@@ -55,7 +55,6 @@ def main(
     runs: list[dict[str, Any]] = []
     if output is not None and output.exists():
         runs = json.loads(output.read_text())["runs"]
-        write_json(output, record_of(runs))
     known = {key(run) for run in runs}
     for task in TASKS:
         for seed in range(task.seeds):

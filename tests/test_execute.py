@@ -142,6 +142,11 @@ def test_a_file_that_a_parameter_names_is_an_input(checkout, tmp_path, monkeypat
     (tmp_path / "my.gpkg").write_text("a better map")
     assert not run(MAP="my.gpkg").reused
     assert run(MAP="no.gpkg").parameters["MAP"] == "no.gpkg"
+    (checkout / "data" / "shipped.gpkg").write_text("a map")
+    shipped = run(MAP="data/shipped.gpkg").parameters["MAP"]
+    assert shipped == str(checkout / "data" / "shipped.gpkg")
+    (tmp_path / "nano").write_text("a file that happens to have a profile's name")
+    assert run(PROFILE="nano").parameters["PROFILE"] == "nano"
 
 
 @pytest.mark.slow

@@ -240,15 +240,14 @@ def check_parameters(
 
 
 def _found_files(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters, a file's path made absolute: notebooks run in the checkout's root."""
-    return {
-        name: str(Path(value).resolve()) if _is_file(value) else value
-        for name, value in parameters.items()
-    }
-
-
-def _is_file(value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and os.path.isfile(value)
+    """The parameters, a file's path made absolute: it may count from here or from the checkout."""
+    found = dict(parameters)
+    for name, value in parameters.items():
+        # A word without an ending, such as a profile's name, is never meant as a file.
+        if isinstance(value, str) and Path(value).suffix:
+            places = (Path(value).resolve(), paths.ROOT / value)
+            found[name] = next((str(place) for place in places if place.is_file()), value)
+    return found
 
 
 def _defaults(notebook: Path) -> dict[str, str]:
@@ -725,10 +724,11 @@ def _material() -> str:
 
 def _contents(parameters: Mapping[str, Any]) -> dict[str, str]:
     """A digest of each file that a parameter names: a mended file is another input."""
+    files = {n: Path(v) for n, v in parameters.items() if isinstance(v, str) and Path(v).suffix}
     return {
-        name: hashlib.sha256(Path(value).read_bytes()).hexdigest()
-        for name, value in parameters.items()
-        if _is_file(value)
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in files.items()
+        if path.is_file()
     }
 
 

@@ -670,3 +670,11 @@ def test_iic_counts_borders_not_corners():
 
 def test_iic_of_a_landscape_of_one_parcel_is_1():
     assert iic(row_of([1, 0, 0, 0]), ["habitat"]) == pytest.approx(1.0)
+
+
+def test_floors_above_the_harvest_by_less_than_the_rounding_are_a_sentence():
+    landscape = generate(4, 4, 3)
+    most = (landscape.area * landscape.yields[:, 0])[landscape.decidable].sum()
+    assert solve(landscape, {"wheat": most}, time_limit=5).status == "optimal"
+    with pytest.raises(CasebookError, match="lower them by a millionth"):
+        solve(landscape, {"wheat": most * (1 + 5e-7)}, time_limit=5)

@@ -344,6 +344,9 @@ def solve(
     relaxed = model.relax()
     if relaxed is None:
         model.refuse_what_cannot_be_met_together(clock)
+        raise CasebookError(
+            "the floors are met only within the solver's rounding: lower them by a millionth"
+        )
     values, bound, prices = relaxed
 
     labels = model.round(values, prices, clock)
