@@ -79,6 +79,43 @@ def test_a_build_that_leaves_out_a_skill_does_not_replace_the_shipped_model():
         nano.build("poker", without=["careful"])
 
 
+@pytest.mark.parametrize("option", [{"size": "small"}, {"start": nano.folder("poker")}])
+def test_a_build_of_other_size_or_beginning_does_not_replace_the_shipped_model(option):
+    with pytest.raises(CasebookError, match="would replace the shipped model"):
+        nano.build("poker", **option)
+
+
+def test_an_unknown_size_is_refused(tmp_path):
+    with pytest.raises(CasebookError, match="unknown size 'huge': known are nano"):
+        nano.build("poker", tmp_path, steps=1, size="huge")
+
+
+def test_a_size_is_the_builder_s_only_where_it_starts_from_nothing(tmp_path):
+    with pytest.raises(CasebookError, match="that model's size"):
+        nano.build("poker", tmp_path, steps=1, size="tiny", start=nano.folder("poker"))
+
+
+def test_sizes_differ_and_speak_the_same_words(built, tmp_path):
+    tiny = nano.build("poker", tmp_path, steps=1, size="tiny", log=lambda line: None)
+    counts = [
+        sum(tensor.numel() for tensor in load_file(path / "model.safetensors").values())
+        for path in (tiny, built)
+    ]
+    assert 5 * counts[0] < counts[1]
+    assert (tiny / "tokenizer.json").read_text() == (built / "tokenizer.json").read_text()
+    assert json.loads((tiny / "build.json").read_text())["size"] == "tiny"
+
+
+def test_a_build_can_go_on_from_a_model(built, tmp_path, few_rows):
+    longer = nano.build("poker", tmp_path, steps=1, start=built, log=lambda line: None)
+    before, after = (load_file(path / "model.safetensors") for path in (built, longer))
+    changed = [(after[name] - before[name]).abs().max().item() for name in before]
+    assert 0 < max(changed) < 0.01  # one step at a tenth of the rate, not a new beginning
+    card = nano.write_card("poker", longer).read_text()
+    assert f"--start {built.name}" in card
+    assert "beginning with the model" in card
+
+
 @pytest.mark.parametrize("without", [["carful"], list(load_case("poker").skills["label"])])
 def test_skills_that_cannot_be_left_out_leave_no_folder_behind(without, tmp_path):
     with pytest.raises(CasebookError, match="skill"):

@@ -492,3 +492,68 @@ def test_the_claims_of_every_case_are_valid():
     for case in known_cases():
         for row in records.load_claims(case):
             assert row["verdict"] in records.VERDICTS[row["evidence"]]
+
+
+# The write-ups
+
+SOURCE = {"title": "T", "author": "A", "date": "D", "address": "not known", "about": "It is short."}
+CORRECTION = {"said": "a", "where": "b", "right": "c", "shown_in": "10 · One hand by hand"}
+
+
+@pytest.fixture
+def write_source(monkeypatch, tmp_path):
+    """A function that replaces the write-up of poker by what it is given."""
+    folder = tmp_path / "cases" / "poker"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(records, "__file__", str(tmp_path / "records.py"))
+
+    def write(content):
+        (folder / "source.yaml").write_text(yaml.safe_dump(content))
+
+    return write
+
+
+def test_a_write_up_is_what_its_file_says(write_source):
+    write_source(SOURCE | {"corrections": [CORRECTION]})
+    assert records.load_source("poker") == SOURCE | {"corrections": [CORRECTION]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({**SOURCE}, "must be a list"),
+        ({**SOURCE, "corrections": [], "pages": "3"}, "no field 'pages'"),
+        ({**SOURCE, "corrections": [], "title": ""}, "'title' is missing"),
+        ({**SOURCE, "corrections": [], "date": 2025}, "'date' is missing or is not text"),
+        ({**SOURCE, "corrections": ["wrong"]}, "expected fields"),
+        ({**SOURCE, "corrections": [{**CORRECTION, "right": " "}]}, "'right' is missing"),
+        ({**SOURCE, "corrections": [{**CORRECTION, "shown_in": "notebook 10"}]}, "no '41 · Head"),
+        (["not", "a", "mapping"], "expected fields"),
+    ],
+)
+def test_a_write_up_that_lacks_something_is_one_sentence(write_source, content, message):
+    if isinstance(content, dict):
+        content.setdefault("corrections", None)
+    write_source(content)
+    with pytest.raises(CasebookError, match=message):
+        records.load_source("poker")
+
+
+def test_a_case_without_a_write_up_is_one_sentence(write_source):
+    with pytest.raises(CasebookError, match="cannot be read"):
+        records.load_source("poker")
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_every_correction_is_shown_where_it_says(case):
+    corrections = records.load_source(case)["corrections"]
+    assert corrections
+    for correction in corrections:
+        number, _, heading = correction["shown_in"].partition(" · ")
+        (path,) = (Path(__file__).parents[1] / "notebooks").glob(f"{number}_*.ipynb")
+        cells = json.loads(path.read_text())["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        headings = {
+            line.lstrip("# ") for text in texts for line in text.splitlines() if line[:2] == "##"
+        }
+        assert heading in headings

@@ -6,6 +6,7 @@ failed in exit code 1; Ctrl-C in 130.
 """
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -27,6 +28,10 @@ app.add_typer(nano, name="nano")
 
 Profile = Annotated[str, typer.Option(help="Which model and budget.")]
 Seed = Annotated[int, typer.Option(help="Seed of the run.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder with the real problem sets; default: $CASEBOOK_DATA_DIR."),
+]
 
 
 def main() -> None:
@@ -66,6 +71,7 @@ def execute(
         bool, typer.Option(help="Write outputs back into notebooks/ and pictures into figures/.")
     ] = False,
     site: Annotated[bool, typer.Option(help="Rebuild the pages after each notebook.")] = False,
+    data_dir: DataDir = None,
 ) -> None:
     """Run notebooks headless, in order; what succeeded is kept, and is not run again.
 
@@ -75,6 +81,8 @@ def execute(
     from casebook import execute as series
 
     parameters = series.parse_parameters(parameter or [])
+    if folder := _use_data(data_dir):
+        parameters.setdefault("DATA_DIR", folder)
     rebuilder = series.Rebuilder(_rebuild, _say) if site else None
     results = series.execute(
         cases or "all",
@@ -109,8 +117,10 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
     ] = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
+    _use_data(data_dir)
     from casebook.execute import parse_parameters
 
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
@@ -137,14 +147,31 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Sampled completions for each row.")] = 8,
     seed: Seed = 0,
+    shots: Annotated[
+        int, typer.Option(min=0, help="Solved examples in the prompt, where the case has them.")
+    ] = 0,
+    variant: Annotated[
+        str | None, typer.Option(help="Of the prompt; default: the one of the training.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="JSON file; default: print it.")] = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Measure a model on a case's rows: accuracies with 95 % intervals, as in record.json."""
+    if shots and variant:
+        raise CasebookError(f"--shots {shots} is the variant 'shots{shots}': leave one of them out")
+    _use_data(data_dir)
     from rich.console import Console
     from rich.progress import Progress
 
-    from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
+
+    arguments: list = [case, model, profile, split, limit, samples, seed]
+    if shots or variant:
+        from casebook.shots import evaluate_variant as measure
+
+        arguments.insert(1, variant or f"shots{shots}")
+    else:
+        from casebook.evaluation import evaluate_to_record as measure
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -153,9 +180,7 @@ def evaluate(
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        record = evaluate_to_record(
-            case, model, profile, split, limit, samples, seed, progress=advance
-        )
+        record = measure(*arguments, progress=advance)
     if output:
         write_json(output, record)
         _say(str(output))
@@ -172,6 +197,7 @@ def experiments(
         str | None, typer.Option(metavar="0,1,2", help="Instead of the seeds an arm names.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time; at most one a core.")] = 1,
+    data_dir: DataDir = None,
 ) -> None:
     """Run the arms of configs/CASE/experiments.yaml, write results/CASE/ and the README's table.
 
@@ -181,6 +207,7 @@ def experiments(
         chosen = [int(seed) for seed in seeds.split(",")] if seeds else None
     except ValueError:
         raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
+    _use_data(data_dir)
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, log=_say)
@@ -199,6 +226,10 @@ def build(
     without: Annotated[
         list[str] | None, typer.Option(help="A skill to leave out; may be repeated.")
     ] = None,
+    size: Annotated[str, typer.Option(help="nano, small or tiny.")] = "nano",
+    start: Annotated[
+        Path | None, typer.Option(help="A model of the case to go on from instead of from nothing.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder to write; default: the shipped one, data/nano/CASE.")
     ] = None,
@@ -206,7 +237,7 @@ def build(
     """Build a case's embedded base model from its demonstrations, measure it, write its card."""
     from casebook.nano import build, write_card
 
-    folder = build(case, output, steps=steps, seed=seed, without=without or (), log=_say)
+    folder = build(case, output, steps, seed, without or (), size=size, start=start, log=_say)
     _say(str(write_card(case, folder)))
 
 
@@ -227,6 +258,20 @@ def hardware() -> None:
 
     for name, value in hardware().items():
         _say(f"{name}: {value}")
+
+
+def _use_data(folder: Path | None) -> str | None:
+    """Name the folder of the real problem sets to all that runs in this process and below it.
+
+    On the command line a relative path counts from where one stands.
+    """
+    if folder is None:
+        return None
+    from casebook import problems
+
+    named = str(problems.data_dir(folder.expanduser().resolve()))
+    os.environ[problems.VARIABLE] = named
+    return named
 
 
 def _rebuild() -> None:

@@ -25,7 +25,7 @@ from casebook.case import PROFILES, CasebookError, check_name, load_case
 from casebook.detectors import RunWatch
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
 from casebook.models import load_base, load_saved
-from casebook.records import is_current, read_record, write_json
+from casebook.records import committed, is_current, read_record, write_json
 from casebook.stats import mean_interval
 from casebook.training import (
     CURVE_WINDOW,
@@ -109,6 +109,23 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
         if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
             raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
     return arms
+
+
+def stale_arms(case: str, profile: str = "nano") -> list[str]:
+    """The arms with a committed record that is older than the code, configuration or data.
+
+    An arm that `experiments.yaml` no longer names is one of them.
+    """
+    arms, stale = read_arms(case), set()
+    marks: dict[str, str] = {}
+    for record in committed(case, profile):
+        name = record["arm"]
+        if name in arms and name not in marks:
+            config = read_config((case, profile), arms[name]["overrides"])
+            marks[name] = run_fingerprint(config)
+        if name not in arms or not is_current(record, marks[name]):
+            stale.add(name)
+    return sorted(stale)
 
 
 def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:

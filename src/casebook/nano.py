@@ -19,15 +19,18 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 
 from casebook import paths
-from casebook.case import Case, CasebookError, load_case
+from casebook.case import Case, CasebookError, check_name, load_case
 from casebook.evaluation import evaluate
 from casebook.models import load_base, read_settings
 from casebook.records import figure_text, write_json
 from casebook.supervised import collate
 
-# A tag, one capital (a rank or a suit), a word, a digit, a line end, or any other character,
-# each with the blank before it: so decoding is joining, and no token holds a sentence.
-PIECES = r"</?\w+>| ?[A-Z](?![a-z])| ?[A-Za-z][a-z]*| ?\d|\n| ?[^\sA-Za-z\d]|\s"
+# A tag, one capital (a rank or a suit), a word, a LaTeX command, a whole number, GSM8K's mark, a
+# line end, or any other character, each with the blank before it: so decoding is joining, and no
+# token holds a sentence.
+PIECES = r"</?\w+>| ?[A-Z](?![a-z])| ?[A-Za-z][a-z]*| ?\\[a-z]+| ?\d+| ?####|\n| ?[^\sA-Za-z\d]|\s"
+# Hidden size, feed-forward size, layers: the shipped one, and two smaller for comparison.
+SIZES = {"nano": (128, 384, 4), "small": (64, 192, 4), "tiny": (32, 96, 2)}
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MAX_LENGTH = 128  # tokens of prompt and completion; longer demonstrations are cut, without EOS
 BATCH = 64
@@ -42,9 +45,9 @@ A Llama of {parameters} parameters in float32 with a vocabulary of {tokens} toke
 `AutoModelForCausalLM` and `AutoTokenizer` load. It stands in for a base model from a hub, so that
 GRPO can be learned offline on a laptop: it half-knows the task, half-knows the format, and rambles.
 
-    casebook nano build {case} --steps {steps} --seed {seed}{without}
+    casebook nano build {case} --steps {steps} --seed {seed}{options}
 
-makes it again: {steps} steps of 64 demonstrations, on rows of the training pool only.
+makes it again: {steps} steps of 64 demonstrations, on rows of the training pool only{beginning}.
 
 ## What was planted
 
@@ -82,6 +85,8 @@ def build(
     steps: int | None = None,
     seed: int = 0,
     without: Collection[str] = (),
+    size: str = "nano",
+    start: Path | None = None,
     log: Callable[[str], None] = print,
 ) -> Path:
     """Build a case's embedded model and save it with its tokenizer.
@@ -93,29 +98,41 @@ def build(
             checkpoint took, else 2,000. Seven to fifteen minutes on one thread.
         seed: decides the demonstrations, their order and the initial weights.
         without: skills that the demonstrations leave out: the base of a control.
+        size: one of `SIZES`.
+        start: a model of this case to go on from, at a tenth of the learning rate: supervised
+            fine-tuning on what `without` leaves.
         log: called with a line of progress every 50 steps.
 
     Returns:
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
 
     Raises:
-        CasebookError: unknown case or skill, `steps` below 1, or a build of another length or a
-            poorer corpus that would replace the shipped one.
+        CasebookError: unknown case, size or skill, `steps` below 1, no model at `start`, or a
+            build of another length, size or corpus that would replace the shipped one.
     """
     case = load_case(case) if isinstance(case, str) else case
     usual = _usual_steps(case.name)
     steps = usual if steps is None else steps
     if steps < 1:
         raise CasebookError(f"steps is {steps}: a build needs at least one")
-    if (steps != usual or without) and output is None:
+    check_name("size", size, SIZES)
+    if start and size != "nano":
+        raise CasebookError("a build that starts from a model has that model's size")
+    if (steps != usual or without or size != "nano" or start) and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
     output = Path(output) if output else folder(case.name)
     set_seed(seed)
-    tokenizer = build_tokenizer(case, seed)
-    model = LlamaForCausalLM(model_config(tokenizer))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    if start:
+        model, tokenizer = load_base(
+            read_settings(case.name, "nano") | {"model_name_or_path": str(start)}
+        )
+    else:
+        tokenizer = build_tokenizer(case, seed)
+        model = LlamaForCausalLM(model_config(tokenizer, size))
+    rate = LEARNING_RATE / 10 if start else LEARNING_RATE
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, LEARNING_RATE, total_steps=steps + 1, pct_start=0.05
+        optimizer, rate, total_steps=steps + 1, pct_start=0.05
     )
     demonstrations = iter(case.demonstrations(seed, without))
     model.train()
@@ -132,8 +149,16 @@ def build(
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)
     made = {"case": case.name, "steps": steps, "seed": seed, "without": sorted(without)}
+    made |= {"size": size} if size != "nano" else {}
+    made |= {"start": _shown(start)} if start else {}
     write_json(output / "build.json", made)
     return output
+
+
+def _shown(start: Path) -> str:
+    """Where a build started, as one would type it in the checkout."""
+    start = Path(start).resolve()
+    return str(start.relative_to(paths.ROOT) if start.is_relative_to(paths.ROOT) else start.name)
 
 
 def _usual_steps(case: str) -> int:
@@ -169,7 +194,9 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     seen = {name: count / len(sampled) for name, count in styles.items()}
     made = json.loads((output / "build.json").read_text())
     write_json(output / "card.json", {**made, "figures": figures, "seen": seen})
-    without = made.pop("without")
+    without, size, start = made.pop("without"), made.pop("size", None), made.pop("start", None)
+    options = [f' --without "{name}"' for name in without]
+    options += [f" --size {size}"] * bool(size) + [f" --start {start}"] * bool(start)
     left = {
         variant: sum(share for name, (share, _) in skills.items() if name not in without)
         for variant, skills in case.skills.items()
@@ -197,8 +224,8 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
             parameters=f"{model.num_parameters():,}",
             tokens=len(tokenizer),
             **made,
-            without="".join(f' --without "{name}"' for name in without)
-            + " --output FOLDER" * bool(without),
+            options="".join(options) + " --output FOLDER" * bool(options),
+            beginning=f", beginning with the model in `{start}`" if start else "",
             planted=planted,
             other=f"{seen.get('other', 0):.1%}",
             prompts=" | ".join(f"`{variant}`" for variant in figures),
@@ -231,13 +258,14 @@ def build_tokenizer(case: Case, seed: int = 0) -> PreTrainedTokenizerFast:
     )
 
 
-def model_config(tokenizer: PreTrainedTokenizerFast) -> LlamaConfig:
-    """Llama with about 0.86 million parameters: enough for the task, seconds for a step."""
+def model_config(tokenizer: PreTrainedTokenizerFast, size: str = "nano") -> LlamaConfig:
+    """Llama with about 0.86 million parameters at the usual size: enough for the task."""
+    hidden, feed_forward, layers = SIZES[size]
     return LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
+        hidden_size=hidden,
+        intermediate_size=feed_forward,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=4,
         max_position_embeddings=2 * MAX_LENGTH,

@@ -17,6 +17,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,6 +38,7 @@ PACKAGES = {
     "peft": "peft",
     "datasets": "datasets",
     "numpy": "numpy",
+    "math_verify": "math-verify",
     "casebook": "rlvr-casebook",
     "unsloth": "unsloth",
 }
@@ -58,6 +60,8 @@ BASIS = {  # evidence -> the field that says where to look
 }
 NO_ANSWER = "none"  # in a label histogram: no answer could be read
 DIRECTIONS = {"rises": 1, "falls": -1}
+SOURCE_FIELDS = ("title", "author", "date", "address", "about")
+CORRECTION_FIELDS = ("said", "where", "right", "shown_in")
 FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 
 # Files
@@ -291,6 +295,50 @@ def load_claims(case: str) -> list[dict[str, str]]:
             raise CasebookError(f"{path.name} of {case}, claim {name or number}: {error}") from None
         seen.add(name)
     return [_judged(case, row) for row in rows]
+
+
+def load_source(case: str) -> dict[str, Any]:
+    """The write-up behind a case: what it is, and which of its statements need correcting.
+
+    It stands in `cases/<case>/source.yaml`.
+
+    Returns:
+        `title`, `author`, `date`, `address` ("not known" where it is not) and `about`, as text; and
+        `corrections`, a list of dicts: what the write-up `said` and `where`, what is `right`, and
+        where that is `shown_in`, a notebook's number and heading with a middle dot between.
+
+    Raises:
+        UnknownName: unknown case.
+        CasebookError: there is no such file, or a field is missing or none of these.
+    """
+    check_name("case", case, known_cases())
+    path = Path(__file__).parent / "cases" / case / "source.yaml"
+    try:
+        source = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CasebookError(f"{path} cannot be read: {error}".replace("\n", " ")) from error
+    try:
+        _check_fields(source, {*SOURCE_FIELDS, "corrections"})
+        for name in SOURCE_FIELDS:
+            _check_text(source, name)
+        if not isinstance(source["corrections"], list):
+            raise CasebookError("'corrections' must be a list")
+        for correction in source["corrections"]:
+            _check_fields(correction, set(CORRECTION_FIELDS))
+            for name in CORRECTION_FIELDS:
+                _check_text(correction, name)
+            if not re.fullmatch(r"\d\d · \S.*", correction["shown_in"]):
+                raise CasebookError(f"{correction['shown_in']!r} is no '41 · Heading'")
+    except CasebookError as error:
+        raise CasebookError(f"{path.name} of {case}: {error}") from None
+    return source
+
+
+def _check_fields(row: Any, known: set[str]) -> None:
+    if not isinstance(row, dict):
+        raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
+    if extra := sorted(set(map(str, row)) - known):
+        raise CasebookError(f"there is no field {extra[0]!r}")
 
 
 def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None:

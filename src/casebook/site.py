@@ -313,22 +313,41 @@ def _write_sources(source: Path, pages: Sequence[Page], transcripts: list, outpu
         lambda found: f"[{found[0]}]({stems[found[1]]}.ipynb)" if found[1] in stems else found[0],
         text,
     )
+    environment.filters["heading"] = lambda text: heading_link(text, stems)
     cases = [_case_context(case, pages, transcripts) for case in _numbered_cases()]
+    others = [page for page in pages if not any(page in case["pages"] for case in cases)]
     context = {
         "cases": cases,
         "pages": pages,
-        "others": [page for page in pages if not any(page in case["pages"] for case in cases)],
+        "before": [page for page in others if int(page.number) < 10],
+        "after": [page for page in others if int(page.number) >= 10],
         "transcripts": transcripts,
         "executed": any(page.source in ("run", "failed") for page in pages),
     }
     wanted = {f"{page.stem}.ipynb": nbformat.writes(page.notebook) for page in pages}
     for path in sorted(DOCS.glob("*.md")):
         wanted[path.name] = environment.get_template(path.name).render(context)
+    about_source = environment.get_template("for_each_case/source.md")
+    for case in cases:
+        wanted[f"source_{case['name']}.md"] = about_source.render(case=case)
     for name, text in wanted.items():
         _write_if_changed(source / name, text)
     for path in source.iterdir():
         if path.name not in wanted:
             path.unlink()
+
+
+def heading_link(shown_in: str, stems: Mapping[str, str]) -> str:
+    """A correction's "41 · Heading" as a link to that heading of the notebook's page.
+
+    >>> heading_link("41 · Two rewards", {"41": "41_math_rewards"})
+    '[41 · Two rewards](41_math_rewards.ipynb#two-rewards)'
+    """
+    number, _, heading = shown_in.partition(" · ")
+    if number not in stems:
+        return shown_in
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return f"[{shown_in}]({stems[number]}.ipynb#{anchor})"
 
 
 def _case_context(case: Case, pages: Sequence[Page], transcripts: list) -> dict[str, Any]:
@@ -339,6 +358,7 @@ def _case_context(case: Case, pages: Sequence[Page], transcripts: list) -> dict[
         "question": case.question,
         "pages": chapters_of(case, pages),
         "claims": claims,
+        "source": records.load_source(case.name),
         "result": _result(case),
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
