@@ -1,11 +1,12 @@
 import json
+import os
 import subprocess
 import sys
 import types
 
 import pytest
 
-from casebook import cli, paths
+from casebook import cli, paths, problems
 from casebook.case import CasebookError
 
 COMMANDS = ("execute", "train", "evaluate", "experiments", "nano build", "site", "hardware")
@@ -59,6 +60,16 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["train", "--config", "x.yaml", "--set", "beta"], "'beta' is not a parameter"),
+        (["train", "--config", "x.yaml", "--data-dir", "nowhere"], "nowhere, and there is no such"),
+        (["experiments", "poker", "--data-dir", "nowhere"], "there is no such folder"),
+        (["execute", "--data-dir", "nowhere"], "there is no such folder"),
+        (["evaluate", "--case", "poker", "--data-dir", "nowhere"], "there is no such folder"),
+        (["evaluate", "--case", "poker", "--shots", "5"], "unknown variant 'shots5'"),
+        (["evaluate", "--case", "poker", "--variant", "lable"], "unknown variant 'lable'"),
+        (
+            ["evaluate", "--case", "poker", "--shots", "5", "--variant", "reason"],
+            "--shots 5 is the variant 'shots5': leave one of them out",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, monkeypatch, capsys):
@@ -69,7 +80,15 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, monkeypa
 
 
 @pytest.mark.parametrize(
-    "arguments", [["train"], ["evaluate"], ["nano", "build"], ["execute", "--jobs", "0"], ["trian"]]
+    "arguments",
+    [
+        ["train"],
+        ["evaluate"],
+        ["evaluate", "--case", "poker", "--shots", "-1"],
+        ["nano", "build"],
+        ["execute", "--jobs", "0"],
+        ["trian"],
+    ],
 )
 def test_a_wrong_call_is_exit_code_2(arguments, monkeypatch, capsys):
     assert casebook(monkeypatch, *arguments) == 2
@@ -166,6 +185,53 @@ def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, ca
     assert casebook(monkeypatch, "evaluate", "--case", "poker", *output) == 0
     printed = capsys.readouterr().out
     assert json.loads((tmp_path / "e.json").read_text() if to_file else printed) == record
+
+
+@pytest.mark.parametrize(
+    ("option", "variant"), [(["--shots", "8"], "shots8"), (["--variant", "label"], "label")]
+)
+def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
+    asked = []
+
+    def evaluate_variant(*arguments, progress):
+        asked.extend(arguments)
+        return {"variant": variant, "dropped_overlong": 2}
+
+    replace(monkeypatch, "shots", "evaluate_variant", evaluate_variant)
+    arguments = ["--case", "poker", "--profile", "t4", "--limit", "7", "--seed", "3", *option]
+    assert casebook(monkeypatch, "evaluate", *arguments) == 0
+    assert asked == ["poker", variant, None, "t4", "test", 7, 8, 3]
+    assert json.loads(capsys.readouterr().out)["dropped_overlong"] == 2
+
+
+def test_no_shots_is_the_prompt_of_the_training(monkeypatch):
+    asked = []
+    stand_in = lambda *arguments, progress: asked.extend(arguments) or {}  # noqa: E731
+    replace(monkeypatch, "evaluation", "evaluate_to_record", stand_in)
+    assert casebook(monkeypatch, "evaluate", "--case", "poker", "--shots", "0") == 0
+    assert asked == ["poker", None, None, "test", None, 8, 0]
+
+
+def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):
+    """A relative path counts from where one stands; the notebooks get it as their parameter."""
+    asked = {}
+    monkeypatch.setenv(problems.VARIABLE, "somewhere else")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setattr("casebook.execute.execute", lambda cases, **o: asked.update(o) or [])
+    assert casebook(monkeypatch, "execute", "--data-dir", "sets") == 0
+    assert os.environ[problems.VARIABLE] == str(tmp_path / "sets")
+    assert asked["parameters"] == {"DATA_DIR": str(tmp_path / "sets")}
+
+
+@pytest.mark.parametrize("option", [[], ["-p", "DATA_DIR=mine"]])
+def test_without_the_option_the_environment_stays(option, monkeypatch):
+    asked = {}
+    monkeypatch.setenv(problems.VARIABLE, "as it was")
+    monkeypatch.setattr("casebook.execute.execute", lambda cases, **o: asked.update(o) or [])
+    assert casebook(monkeypatch, "execute", *option) == 0
+    assert os.environ[problems.VARIABLE] == "as it was"
+    assert asked["parameters"] == ({"DATA_DIR": "mine"} if option else {})
 
 
 def test_hardware_prints_what_it_found(monkeypatch, capsys):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from casebook import paths, records, site
-from casebook.case import CasebookError, UnknownName
+from casebook.case import CasebookError, UnknownName, known_cases
 
 FIGURE = {"value": 0.35, "low": 0.33, "high": 0.37, "n": 1000}
 CLAIM = {
@@ -509,17 +509,34 @@ def test_without_records_the_results_say_so(checkout):
     assert site.readme_results() == records.missing("casebook experiments poker")
 
 
-def test_the_results_go_between_their_marks(checkout, tmp_path):
+MARKED = """# A
+<!-- claims:begin -->{claims}<!-- claims:end -->
+B
+<!-- results:begin -->{results}<!-- results:end -->
+C
+"""
+
+
+def test_claims_and_results_go_between_their_marks(checkout, tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text("# A\n<!-- results:begin -->\nold\n<!-- results:end -->\nB\n")
+    readme.write_text(MARKED.format(claims="", results="\nold\n"))
     assert site.write_readme_results(readme)
-    assert readme.read_text() == (
-        f"# A\n<!-- results:begin -->\n\n{site.readme_results()}\n\n<!-- results:end -->\nB\n"
-    )
+    made = {"claims": site.readme_claims(), "results": site.readme_results()}
+    assert readme.read_text() == MARKED.format(**{k: f"\n\n{v}\n\n" for k, v in made.items()})
     assert not site.write_readme_results(readme)
 
 
-@pytest.mark.parametrize("text", ["", "<!-- results:begin -->", "<!-- results:end -->"])
+def test_the_table_of_claims_adds_up(checkout):
+    lines = [line.strip("| ").split(" | ") for line in site.readme_claims().splitlines()]
+    assert lines[0][1] == "claims"
+    *rows, together = ([int(cell) for cell in line[1:]] for line in lines[2:])
+    assert all(row[0] == sum(row[1:]) for row in rows)
+    assert together == [sum(column) for column in zip(*rows, strict=True)]
+    known = [len(records.load_claims(name)) for name in known_cases()]
+    assert sorted(row[0] for row in rows) == sorted(known)
+
+
+@pytest.mark.parametrize("text", ["", "<!-- results:begin -->", "<!-- claims:begin -->"])
 def test_a_readme_without_marks_is_left_alone(checkout, tmp_path, text):
     readme = tmp_path / "README.md"
     readme.write_text(text)

@@ -675,19 +675,41 @@ def readme_results() -> str:
     return "\n".join([*lines, "", "</details>"] if benchmarks else lines)
 
 
+def readme_claims() -> str:
+    """A table for the README: how many claims of each write-up got which verdict."""
+    verdicts = [verdict for kind in records.VERDICTS.values() for verdict in kind]
+    counts = {
+        case.title: Counter(claim["verdict"] for claim in records.load_claims(case.name))
+        for case in _numbered_cases()
+    }
+    counts["together"] = sum(counts.values(), Counter())
+    used = [v for v in dict.fromkeys(verdicts) if counts["together"][v]]
+    lines = [f"| write-up | claims | {' | '.join(used)} |", f"| --- |{' ---: |' * (len(used) + 1)}"]
+    for title, found in counts.items():
+        cells = [title, found.total(), *(found[verdict] for verdict in used)]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 def write_readme_results(readme: str | os.PathLike | None = None) -> bool:
-    """Put `readme_results()` between the marks in the README; return whether it changed.
+    """Put `readme_claims()` and `readme_results()` between their marks in the README.
+
+    Returns:
+        Whether it changed.
 
     Raises:
-        CasebookError: the README lacks `<!-- results:begin -->` or `<!-- results:end -->`.
+        CasebookError: the README lacks a mark, such as `<!-- results:begin -->`.
     """
     readme = Path(readme or paths.ROOT / "README.md")
-    begin, end = "<!-- results:begin -->", "<!-- results:end -->"
-    before, found, rest = readme.read_text(encoding="utf-8").partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise CasebookError(f"{readme.name} needs the lines {begin} and {end}, in this order")
-    return _write_if_changed(readme, f"{before}{begin}\n\n{readme_results()}\n\n{end}{after}")
+    text = readme.read_text(encoding="utf-8")
+    for name, made in (("claims", readme_claims), ("results", readme_results)):
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise CasebookError(f"{readme.name} needs the lines {begin} and {end}, in this order")
+        text = f"{before}{begin}\n\n{made()}\n\n{end}{after}"
+    return _write_if_changed(readme, text)
 
 
 def _numbers(content: Any, name: str = "") -> Iterator[tuple[str, str]]:

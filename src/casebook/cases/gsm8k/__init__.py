@@ -1,0 +1,19 @@
+"""GSM8K: can a reward teach word problems, or only how to write the answer down?"""
+
+from casebook.case import Case
+from casebook.cases.gsm8k import data, rewards
+
+CASE = Case(
+    name="gsm8k",
+    number=3,
+    title="GSM8K word problems",
+    question="Does a reward teach a language model to reason, or to write its answer down?",
+    labels=(),
+    load=data.load,
+    grade=rewards.grade,
+    rewards=rewards.REWARDS,
+    demonstrations=data.demonstrations,
+    skills=data.SKILLS,
+    style=data.style,
+    reference=data.reference,
+)

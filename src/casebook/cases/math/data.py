@@ -1,0 +1,417 @@
+"""MATH rows: where the problems come from, how they are put to a model, and the nano corpus.
+
+Two sources, never one silently for the other. The profiles that a laptop runs (`smoke`, `nano`) ask
+the generated problems of `templates`. Those with a language model (`smol`, `t4`, `a100`) ask the
+real ones: Allen AI's RLVR-MATH to train on, which embeds solved examples in every prompt, and
+MATH-500 to test on, from a folder that was named or else from the hub at a pinned revision. The
+column `source` says which, in every row.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook.cases.math import templates
+from casebook.cases.math.rewards import VARIANTS, grade
+from casebook.cases.math.templates import Problem
+from casebook.cases.math.verify import last_boxed
+from casebook.rewards import completion_text
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+ROWS = {"train": 2000, "validation": 256, "test": 1000}  # of generated problems
+ROWS_SEED = 6
+VALIDATION_ROWS = 256  # of the real training problems; RLVR-MATH has no split of its own
+GENERATED_PROFILES = ("smoke", "nano")
+CHAT_PROFILES = ("t4", "a100")
+COLUMNS = ("answer", "problem", "solution", "subject", "level", "source", "unique_id")
+UNKNOWN = "unknown"  # subject of a row of RLVR-MATH, which names none; its level is 0
+SHOTS = 3
+
+# TRL kept the last 512 tokens of a prompt unless told otherwise, while the source was written; the
+# embedded model's prompts have 6 to 21 tokens, so that a limit of 10 cuts most of them.
+CUT = {"generated": 10, "real": 512}
+TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+|\d+|[^\sA-Za-z\d]")  # near enough to count by
+
+ASKED = (
+    "Think step by step inside <think> and </think>. Then give the final answer, and nothing "
+    "else, in \\boxed{}."
+)
+ASKED_ANSWER = "Give the final answer alone, without working and without a box."
+
+# What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1. The likeliest
+# way goes wrong; those that calculate with care come in a third of the completions, in one form
+# or another. What a reward makes of that is the experiment.
+CAREFUL = {
+    "careful": (0.09, "works it out, and boxes the answer as MATH would write it"),
+    "other form": (0.11, "works it out, and boxes the answer in another, equivalent form"),
+    "no think": (0.05, "works it out without think tags, and boxes the answer"),
+    "no box": (0.08, "works it out, and says the answer in a sentence instead of a box"),
+    "calculation in the box": (0.07, "works it out, and boxes a whole calculation"),
+    "two boxes": (0.04, "boxes a wrong answer first, then works it out and boxes the right one"),
+}
+SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
+    "reason": {
+        **CAREFUL,
+        "careless": (0.37, "makes the mistake that pupils make on such a problem"),
+        "guess": (0.11, "boxes the answer to another problem of the kind, without working"),
+        "rambling": (0.08, "repeats its first line and never comes to an answer"),
+    },
+    "answer": {
+        "right answer": (0.40, "names the right answer at once"),
+        "wrong answer": (0.60, "names the answer that the common mistake leads to"),
+    },
+}
+ANSWER_SHARE = 0.15  # of the corpus asks for the answer alone; the rest lets the model think
+
+
+# Rows
+
+
+def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
+    r"""The rows of a split: `prompt` and `COLUMNS`.
+
+    Args:
+        split: `train`, `validation` or `test`. Generated: 2,000, 256 and 1,000 problems, none in
+            two splits. Real: 7,244 of RLVR-MATH, 256 held back from it by a hash of the problem,
+            and MATH-500.
+        profile: `smoke` and `nano` ask generated problems in a few words; `smol` real ones as
+            text, `t4` and `a100` as lists of messages.
+        seed: which generated problems, and the order of either.
+        variant: see `prompt_maker`.
+
+    Returns:
+        Beside the prompt: `answer` (LaTeX, without the box), `problem`, `solution` (worked, with a
+        box; empty for RLVR-MATH, which has none), `subject`, `level` (1 to 5; `unknown` and 0
+        where the set names none), `source` (`generated`, `folder` or `hub`) and `unique_id`.
+
+    Raises:
+        CasebookError: unknown split, profile or variant, or the real problems cannot be had.
+    """
+    from datasets import Dataset
+
+    check_name("split", split, SPLITS)
+    make_prompt = prompt_maker(profile, variant)
+    if profile in GENERATED_PROFILES:
+        rows = [_row(problem) for problem in generated(split, seed)]
+    else:
+        order = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
+        real = real_rows(split)
+        rows = [real[i] for i in order.permutation(len(real))]
+    return Dataset.from_dict(
+        {"prompt": [make_prompt(row) for row in rows]}
+        | {name: [row[name] for row in rows] for name in COLUMNS}
+    )
+
+
+@lru_cache(maxsize=16)
+def generated(split: str, seed: int = 0) -> tuple[Problem, ...]:
+    """The generated problems of a split: `ROWS[split]`, no family more than its share of them.
+
+    Raises:
+        UnknownName: unknown split.
+    """
+    check_name("split", split, SPLITS)
+    rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
+    pool = templates.pools()[split]
+    order = rng.permutation(len(pool))
+    taken: dict[str, int] = {}
+    first, rest = [], []
+    for i in order:
+        family = pool[i].family
+        taken[family] = taken.get(family, 0) + 1
+        (first if taken[family] <= ROWS[split] * templates.LARGEST_SHARE else rest).append(pool[i])
+    chosen = (first + rest)[: ROWS[split]]
+    return tuple(chosen[i] for i in rng.permutation(len(chosen)))
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    return {
+        "answer": problem.gold,
+        "problem": problem.text,
+        "solution": "\n".join((*problem.work, f"\\boxed{{{problem.gold}}}")),
+        "subject": problem.subject,
+        "level": problem.level,
+        "source": "generated",
+        "unique_id": f"generated/{problem.key.replace(' ', '/')}",
+    }
+
+
+@lru_cache(maxsize=3)
+def real_rows(split: str) -> tuple[dict[str, Any], ...]:
+    """The real problems of a split as rows without a prompt, in the order of their file.
+
+    They come from the folder that was named (`--data-dir` or `CASEBOOK_DATA_DIR`) if one was, else
+    from the hub at a pinned revision; `source` says which.
+
+    Raises:
+        CasebookError: the problems cannot be had, or are not those that were expected.
+    """
+    from casebook import problems
+
+    source = "folder" if problems.data_dir() else "hub"
+    if split == "test":
+        frame = problems.read("math500", "test", source=source)
+        named = ("answer", "problem", "solution", "subject", "level", "unique_id")
+        return tuple(
+            {name: row[name] for name in named} | {"source": source}
+            for row in frame.to_dict("records")
+        )
+    frame = problems.read("rlvr-math", "train", source=source)
+    rows = [
+        {
+            "answer": gold,
+            "problem": _asked(messages)[1],
+            "solution": "",
+            "subject": UNKNOWN,
+            "level": 0,
+            "source": source,
+            "unique_id": f"rlvr-math/{i}",
+        }
+        for i, (messages, gold) in enumerate(
+            zip(frame["messages"], frame["ground_truth"], strict=True)
+        )
+    ]
+    marks = [templates.digest(row["problem"]) for row in rows]
+    bound = sorted(marks)[min(VALIDATION_ROWS, len(marks)) - 1]
+    return tuple(
+        row
+        for row, mark in zip(rows, marks, strict=True)
+        if (mark <= bound) == (split == "validation")
+    )
+
+
+def _asked(messages: Any) -> tuple[str, str]:
+    """The solved examples in front of a prompt of RLVR-MATH, and the problem behind them.
+
+    Every example and the problem begin with `Question: `.
+    """
+    content = messages[0]["content"]
+    examples, found, problem = content.rpartition("\n\nQuestion: ")
+    if found:
+        return examples + "\n\n", problem.strip()
+    return "", content.removeprefix("Question: ").strip()
+
+
+@lru_cache(maxsize=1)
+def real_examples() -> str:
+    """The solved examples that stand in every prompt of RLVR-MATH.
+
+    Raises:
+        CasebookError: the set cannot be had.
+    """
+    from casebook import problems
+
+    source = "folder" if problems.data_dir() else "hub"
+    return _asked(problems.read("rlvr-math", "train", source=source)["messages"].iloc[0])[0]
+
+
+# Prompts
+
+
+def prompt_maker(
+    profile: str, variant: str | None = None
+) -> Callable[[Mapping[str, Any]], str | list[dict[str, str]]]:
+    """The function row -> prompt of a profile and variant.
+
+    Args:
+        profile: decides the form: the problem and a line end (`smoke`, `nano`), text (`smol`), or
+            a list of messages (`t4`, `a100`).
+        variant: `reason`, think and then box the answer (the embedded model is told neither);
+            `answer`, the answer alone; `shots3`, after solved examples: those that RLVR-MATH
+            itself puts there, or three generated ones; `cut`, a prompt that lost its beginning to
+            a limit of tokens, as happened to the source: what `shots3` says, or for generated
+            problems `reason`.
+
+    Raises:
+        UnknownName: unknown profile or variant.
+    """
+    check_name("profile", profile, PROFILES)
+    variant = variant or "reason"
+    check_name("variant", variant, VARIANTS)
+    if profile in GENERATED_PROFILES:
+        return _nano_prompt(variant)
+    examples = real_examples() if variant in ("shots3", "cut") else ""
+
+    def text(row: Mapping[str, Any]) -> str:
+        if variant in ("shots3", "cut"):
+            whole = f"{examples}Question: {row['problem']}"
+            return cut_left(whole, CUT["real"]) if variant == "cut" else whole
+        return f"{row['problem']}\n\n{ASKED_ANSWER if variant == 'answer' else ASKED}"
+
+    if profile in CHAT_PROFILES:
+        return lambda row: [{"role": "user", "content": text(row)}]
+    return lambda row: f"{text(row)}\n\n"
+
+
+def _nano_prompt(variant: str) -> Callable[[Mapping[str, Any]], str]:
+    if variant == "answer":
+        return lambda row: f"{row['problem']}\nAnswer:"
+    if variant == "cut":
+        return lambda row: cut_left(f"{row['problem']}\n", CUT["generated"])
+    before = ""
+    if variant == "shots3":
+        shots = [_row(problem) for problem in _examples()]
+        before = "".join(f"{shot['problem']}\n{reference(shot)}\n" for shot in shots)
+    return lambda row: f"{before}{row['problem']}\n"
+
+
+def _examples() -> list[Problem]:
+    """The first training problems of one line of working, each of another family."""
+    found: dict[str, Problem] = {}
+    for problem in templates.pools()["train"]:
+        if len(problem.work) == 1:
+            found.setdefault(problem.family, problem)
+    return list(found.values())[:SHOTS]
+
+
+def cut_left(text: str, tokens: int) -> str:
+    r"""The last `tokens` tokens of a text, as a trainer cuts a prompt that is too long.
+
+    Words, numbers, LaTeX commands and single signs are counted as tokens here, because rows are
+    made before there is a tokenizer.
+
+    Raises:
+        CasebookError: `tokens` is less than 1.
+
+    >>> cut_left("Solve $3x+4=19$.", 6)
+    '4=19$.'
+    """
+    if tokens < 1:
+        raise CasebookError(f"tokens is {tokens}: a prompt keeps at least one")
+    found = list(TOKEN.finditer(text))
+    return text if len(found) <= tokens else text[found[-tokens].start() :]
+
+
+# The nano corpus
+
+
+def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training problems.
+
+    Skills come in the shares of `SKILLS`. Where `ends` is false, the completion breaks off: no
+    end-of-sequence token belongs after it.
+
+    Args:
+        seed: decides problems, skills and guesses.
+        without: skills to leave out; the others of the same prompt share what they had.
+
+    Raises:
+        UnknownName: `without` names no skill.
+        CasebookError: `without` names all skills of a prompt.
+    """
+    for name in without:
+        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
+    for variant, skills in SKILLS.items():
+        if set(skills) <= set(without):
+            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+    rng = np.random.default_rng(seed)
+    makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
+    shares = {variant: _shares(variant, frozenset(without)) for variant in SKILLS}
+    families = _families()
+    names = list(families)
+    sizes = np.sqrt([len(families[name]) for name in names])  # small families are seen enough
+    while True:
+        kin = families[names[int(rng.choice(len(names), p=sizes / sizes.sum()))]]
+        problem = kin[int(rng.integers(len(kin)))]
+        variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
+        skill = str(rng.choice(list(shares[variant]), p=list(shares[variant].values())))
+        yield {
+            "prompt": makers[variant]({"problem": problem.text}),
+            "completion": _completion(skill, problem, kin, rng),
+            "skill": skill,
+            "ends": skill != "rambling",
+        }
+
+
+@lru_cache(maxsize=1)
+def _families() -> dict[str, list[Problem]]:
+    found: dict[str, list[Problem]] = {}
+    for problem in templates.pools()["train"]:
+        found.setdefault(problem.family, []).append(problem)
+    return found
+
+
+def _shares(variant: str, without: Collection[str]) -> dict[str, float]:
+    kept = {name: share for name, (share, _) in SKILLS[variant].items() if name not in without}
+    return {name: share / sum(kept.values()) for name, share in kept.items()}
+
+
+def _completion(skill: str, problem: Problem, kin: list[Problem], rng: np.random.Generator) -> str:
+    thought = "\n".join(problem.work)
+    if skill == "careful":
+        return _formed(thought, problem.gold)
+    if skill == "other form":
+        return _formed(thought, str(rng.choice(problem.other)))
+    if skill == "no think":
+        return f"{thought}\n\\boxed{{{problem.gold}}}"
+    if skill == "no box":
+        return f"<think>\n{thought}\n</think>\nThe answer is ${problem.gold}$."
+    if skill == "calculation in the box":
+        return _formed(thought, problem.calculation)
+    if skill == "two boxes":
+        return f"\\boxed{{{problem.slip}}}\n{thought}\n\\boxed{{{problem.gold}}}"
+    if skill == "careless":
+        return _formed("\n".join(problem.slip_work), problem.slip)
+    if skill == "guess":
+        return f"\\boxed{{{kin[int(rng.integers(len(kin)))].gold}}}"
+    if skill == "rambling":
+        return "<think>\n" + "\n".join([problem.work[0]] * 8)
+    return f" {problem.slip if skill == 'wrong answer' else problem.gold}"
+
+
+def _formed(thought: str, answer: str) -> str:
+    return f"<think>\n{thought}\n</think>\n\\boxed{{{answer}}}"
+
+
+def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
+    r"""The completion the oracle would write: what a supervised control is taught.
+
+    `row` needs `answer` and `solution`.
+
+    Raises:
+        UnknownName: unknown variant.
+        CasebookError: the row has no worked solution.
+
+    >>> reference({"answer": "5", "solution": "3x=15\nx=5\n\\boxed{5}"})
+    '<think>\n3x=15\nx=5\n</think>\n\\boxed{5}'
+    """
+    check_name("variant", variant or "reason", VARIANTS)
+    if variant == "answer":
+        return f" {row['answer']}"
+    if not row["solution"]:
+        raise CasebookError(
+            "this row has no worked solution to teach: RLVR-MATH holds answers only"
+        )
+    box = f"\\boxed{{{row['answer']}}}"
+    return _formed(row["solution"].removesuffix(box).strip(), row["answer"])
+
+
+def style(completion: Any, row: Mapping[str, Any]) -> str:
+    """Which planted skill or fault of the reasoning prompt it shows, or `"other"`.
+
+    `row` needs `answer`. What is right counts as worked out with care if something was worked out
+    at all: the lines themselves are not read.
+    """
+    text = completion_text(completion).strip()
+    thinks, box = text.startswith("<think>"), last_boxed(text)
+    if box is None:
+        if "</think>" in text and "The answer is $" in text:
+            return "no box"
+        return "rambling" if thinks and "</think>" not in text else "other"
+    if text.startswith("\\boxed"):
+        return "guess" if text.count("\\boxed") == 1 else "two boxes"
+    if text.count("\\boxed") > 1 or thinks != ("</think>" in text):
+        return "other"
+    if "=" in box.removeprefix("x="):
+        return "calculation in the box"
+    if not grade(text, row["answer"]).correct:
+        return "careless" if thinks else "other"
+    if not thinks:
+        return "no think"
+    return "careful" if box == row["answer"] else "other form"

@@ -1,0 +1,321 @@
+"""GSM8K rows: generated and real problems, prompts, and the corpus of the embedded model."""
+
+import re
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from casebook import load_case, nano, problems
+from casebook.case import CasebookError, UnknownName
+from casebook.cases.gsm8k import data, rewards
+
+CASE = load_case("gsm8k")
+PROMPT_OF = {skill: prompt for prompt, skills in CASE.skills.items() for skill in skills}
+needs_gsm8k = pytest.mark.skipif(
+    not problems.available("gsm8k"), reason="CASEBOOK_DATA_DIR names no folder with gsm8k"
+)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return list(islice(CASE.demonstrations(0), 4000))
+
+
+def sums(rows):
+    """What a problem asks, whoever is in it: its text without names and things, and its notes."""
+    words = "|".join((*data.templates.NAMES, *data.templates.THINGS))
+    strip = re.compile(rf"\b({words})\b")
+    return {(strip.sub("_", row["question"]), tuple(data.notes(row["solution"]))) for row in rows}
+
+
+# Generated problems
+
+
+@pytest.mark.parametrize(("split", "rows"), [("train", 2400), ("validation", 256), ("test", 1000)])
+def test_rows_hold_a_problem_and_its_solution(split, rows):
+    loaded = CASE.load(split)
+    assert len(loaded) == rows
+    assert set(loaded.column_names) == {"prompt", *data.COLUMNS}
+    for row in loaded.select(range(100)):
+        assert row["source"] == "generated"
+        assert row["prompt"] == f"{row['question']}\n"
+        assert row["answer"] == row["gold"] == row["solution"].rpartition("#### ")[2]
+        assert row["steps"] == len(data.notes(row["solution"])) in (1, 2, 3)
+
+
+def test_no_sum_is_in_two_splits_whatever_the_seeds():
+    train = sums(CASE.load("train", seed=0)) | sums(CASE.load("train", seed=1))
+    test = sums(CASE.load("test", seed=2)) | sums(CASE.load("test", seed=3))
+    validation = sums(CASE.load("validation", seed=4))
+    assert not train & test
+    assert not train & validation
+    assert not test & validation
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_no_two_rows_of_a_split_have_the_same_story_and_numbers(split):
+    drawn = data.generated(split)
+    assert len({(problem.frame, problem.numbers) for problem in drawn}) == len(drawn)
+
+
+def test_the_first_rows_are_like_the_others():
+    steps = CASE.load("test")["steps"][:]
+    assert sum(steps[:500]) / 500 == pytest.approx(sum(steps[500:]) / 500, abs=0.15)
+
+
+def test_a_seed_gives_the_same_rows_again_and_another_gives_others():
+    assert CASE.load("test", seed=5)[:] == CASE.load("test", seed=5)[:]
+    assert CASE.load("test", seed=5)["question"][:] != CASE.load("test", seed=6)["question"][:]
+
+
+@pytest.mark.parametrize("profile", ["smoke", "nano"])
+def test_the_answer_prompt_asks_the_same_and_ends_where_the_number_is_due(profile):
+    rows, same = CASE.load("test", profile), CASE.load("test", profile, variant="answer")
+    assert rows["question"][:] == same["question"][:]
+    assert all(row["prompt"] == f"{row['question']}\nAnswer:" for row in same)
+
+
+@pytest.mark.parametrize("number", [5, 8])
+def test_solved_examples_stand_before_the_question(number):
+    row = CASE.load("test", variant=f"shots{number}")[0]
+    assert row["prompt"].count("<answer>\n") == number
+    assert row["prompt"].endswith(f"</answer>\n{row['question']}\n")
+    trained = CASE.load("train")["question"][:]
+    assert all(shot["question"] in trained for shot in data.examples("nano", number))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"split": "dev"},
+        {"split": "test", "profile": "nona"},
+        {"split": "test", "variant": "label"},
+        {"split": "test", "variant": "shots"},
+        {"split": "test", "variant": "shots6"},
+    ],
+)
+def test_unknown_names_are_one_sentence(arguments):
+    with pytest.raises(UnknownName):
+        CASE.load(**arguments)
+
+
+# Real problems
+
+
+FEW = """{"question": "How much is it?", "answer": "It is 2*3=<<2*3=6>>6.\\n#### 6"}\n"""
+
+
+@needs_gsm8k
+def test_the_real_splits_are_disjoint_and_complete():
+    splits = {split: data.real_rows(split) for split in ("train", "validation", "test")}
+    assert {split: len(rows) for split, rows in splits.items()} == {
+        "train": 7217,
+        "validation": 256,
+        "test": 1319,
+    }
+    questions = [row["question"] for split in ("train", "validation") for row in splits[split]]
+    assert len(set(questions)) == 7473
+    assert {row["source"] for rows in splits.values() for row in rows} == {"folder"}
+
+
+@needs_gsm8k
+def test_a_real_answer_has_no_commas_and_gold_keeps_them():
+    rows = data.real_rows("test")
+    assert all(re.fullmatch(r"-?\d+(\.\d+)?", row["answer"]) for row in rows)
+    assert any("," in row["gold"] for row in rows)
+
+
+@needs_gsm8k
+def test_the_reference_of_every_real_test_problem_is_well_formed_and_right():
+    for row in data.real_rows("test"):
+        assert CASE.grade(CASE.reference(row), row["answer"]).strict
+        assert "<<" not in CASE.reference(row)
+
+
+@needs_gsm8k
+@pytest.mark.parametrize("profile", ["t4", "a100"])
+def test_chat_profiles_ask_as_the_source_does(profile):
+    row = CASE.load("validation", profile=profile, variant="reason")[0]
+    assert row["prompt"] == [
+        {"role": "system", "content": data.SYSTEM},
+        {"role": "user", "content": row["question"]},
+    ]
+    shots = CASE.load("test", profile=profile, variant="shots5")[0]["prompt"]
+    assert [turn["role"] for turn in shots] == ["system", *["user", "assistant"] * 5, "user"]
+    assert all(CASE.grade(turn["content"], 0).well_formed for turn in shots[2::2])
+
+
+@needs_gsm8k
+def test_a_base_model_is_asked_in_plain_text():
+    row = CASE.load("validation", profile="smol", variant="answer")[0]
+    assert row["prompt"] == f"Question: {row['question']}\nAnswer:"
+    row = CASE.load("validation", profile="smol", variant="shots8")[0]
+    assert row["prompt"].startswith(data.SYSTEM)
+    assert row["prompt"].count("Question: ") == 9
+
+
+def test_the_two_system_prompts_differ_by_one_sentence():
+    added = data.SYSTEM.removeprefix(data.SYSTEM_UNSLOTH)
+    assert added.count("\n") == 1
+    assert added.count(".") == 1
+
+
+@pytest.mark.parametrize(("variant", "system"), [("reason", data.SYSTEM), ("unsloth", data.SYSTEM_UNSLOTH)])  # fmt: skip
+def test_a_variant_decides_the_system_prompt(variant, system):
+    turns = data.prompt_maker("a100", variant)({"question": "How many?"})
+    assert turns == [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "How many?"},
+    ]
+
+
+def test_a_named_folder_without_the_problems_is_an_error_and_no_other_source_is_taken(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path))
+    with pytest.raises(CasebookError, match="gsm8k"):
+        CASE.load("test", profile="t4")
+
+
+def test_a_file_with_other_rows_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "gsm8k").mkdir()
+    for name in ("train", "test"):
+        (tmp_path / "gsm8k" / f"{name}.jsonl").write_text(FEW)
+    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path))
+    with pytest.raises(CasebookError, match="1319|1,319"):
+        CASE.load("test", profile="t4")
+
+
+def test_generated_profiles_need_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path / "missing"))
+    assert CASE.load("validation")[0]["source"] == "generated"
+
+
+@pytest.mark.parametrize(
+    ("solution", "notes"),
+    [
+        ("a <<1+1=2>>2\nb <<2*3=6>>6 \n#### 6", ["1+1=2", "2*3=6"]),
+        ("no note\n#### 6", []),
+        ("open <<1+1=2 and <<3-1=2>>", ["3-1=2"]),
+        ("", []),
+    ],
+)
+def test_notes_are_read_from_a_solution(solution, notes):
+    assert data.notes(solution) == notes
+
+
+# The corpus
+
+
+def test_demonstrations_come_in_the_stated_shares_of_their_prompt(corpus):
+    rows = Counter(PROMPT_OF[row["skill"]] for row in corpus)
+    assert rows["answer"] / len(corpus) == pytest.approx(data.ANSWER_SHARE, abs=0.03)
+    shares = Counter(row["skill"] for row in corpus)
+    for prompt, skills in CASE.skills.items():
+        assert sum(share for share, _ in skills.values()) == pytest.approx(1)
+        for skill, (share, _) in skills.items():
+            assert shares[skill] / rows[prompt] == pytest.approx(share, abs=0.05)
+
+
+def test_every_number_that_is_asked_about_has_a_token_with_and_without_a_blank(corpus):
+    vocabulary = nano.build_tokenizer(CASE).get_vocab()
+    numbers = range(data.templates.SMALLEST, data.templates.LARGEST + 1)
+    assert not [n for n in numbers if str(n) not in vocabulary or f" {n}" not in vocabulary]
+
+
+def test_no_test_prompt_has_a_piece_the_embedded_model_does_not_know():
+    tokenizer = nano.build_tokenizer(CASE)
+    for variant in ("reason", "answer"):
+        rows = CASE.load("test", variant=variant)
+        texts = [row["prompt"] + CASE.reference(row, variant) for row in rows]
+        assert not any(tokenizer.unk_token_id in ids for ids in tokenizer(texts).input_ids)
+
+
+def test_prompt_and_completion_fit_into_the_training(corpus):
+    tokenizer = nano.build_tokenizer(CASE)
+    settings = nano.read_settings("gsm8k", "nano")
+    for row in corpus:
+        if row["skill"] in ("careful", "no tags", "careless"):
+            length = len(tokenizer(row["completion"]).input_ids) + 1  # the end of sequence
+            assert length <= settings["max_completion_length"]
+        if row["skill"] == "rambling":
+            assert len(tokenizer(row["completion"]).input_ids) > settings["max_completion_length"]
+        assert len(tokenizer(row["prompt"]).input_ids) + 34 <= settings["max_seq_length"]
+
+
+def test_demonstrations_come_from_training_sums(corpus):
+    held_out = {row["question"] for split in ("test", "validation") for row in CASE.load(split)}
+    assert not {row["prompt"].removesuffix("Answer:").strip() for row in corpus} & held_out
+
+
+def test_the_last_step_is_overlooked_more_often_than_done_where_it_takes_away():
+    shares = data._shares("reason", True, frozenset())
+    careful = sum(shares[skill] for skill in data.CAREFUL)
+    assert shares["careless"] > careful
+    others = data._shares("reason", False, frozenset())
+    assert others["careless"] < 0.1 < others["careful"]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_a_completion_shows_is_what_was_planted(seed):
+    rows = {row["question"]: row for row in CASE.load("train", seed=seed)}
+    seen = Counter()
+    for problem in data.generated("train", seed)[:300]:
+        rng = data.np.random.default_rng(seed)
+        for skill in CASE.skills["reason"]:
+            row = rows[problem.question]
+            text = data._completion(skill, problem, rng)
+            seen[skill, data.style(text, row)] += 1
+            if skill in data.CAREFUL:
+                assert CASE.grade(text, row["answer"]).correct
+            if skill in ("careless", "first number"):
+                assert not CASE.grade(text, row["answer"]).correct
+            assert CASE.grade(text, row["answer"]).strict == (
+                skill == "careful"
+                or (skill == "in the head" and CASE.grade(text, row["answer"]).correct)
+            )
+    assert {shown for _, shown in seen} == set(CASE.skills["reason"])
+    assert all(planted == shown for planted, shown in seen)
+
+
+def test_leaving_skills_out_leaves_the_others_their_proportions():
+    corpus = list(islice(CASE.demonstrations(1, without=data.CAREFUL), 600))
+    assert not {row["skill"] for row in corpus} & set(data.CAREFUL)
+    assert {row["skill"] for row in corpus} == set(PROMPT_OF) - set(data.CAREFUL)
+
+
+def test_leaving_out_what_is_not_there_is_an_error():
+    with pytest.raises(UnknownName, match="skill 'lazy'"):
+        next(CASE.demonstrations(0, without=["lazy"]))
+    with pytest.raises(CasebookError, match="no skill is left for the prompt 'answer'"):
+        next(CASE.demonstrations(0, without=["guess", "right answer"]))
+
+
+@pytest.mark.parametrize("variant", rewards.VARIANTS)
+def test_a_reference_is_well_formed_and_right(variant):
+    for row in CASE.load("test").select(range(50)):
+        text = CASE.reference(row, variant)
+        assert CASE.grade(text, row["answer"], variant).strict
+
+
+@pytest.mark.parametrize(
+    ("completion", "style"),
+    [
+        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19\n</answer>", "careful"),
+        ("<reasoning>\n4*6=24\n</reasoning>\n<answer>\n24\n</answer>", "careless"),
+        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n18\n</answer>", "careless"),
+        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19 pens\n</answer>", "dressed answer"),
+        ("4*6=24\n24-5=19\n#### 19", "no tags"),
+        ("4*6=24\n#### 24", "other"),
+        ("19", "bare number"),
+        ("<reasoning>\nin my head\n</reasoning>\n<answer>\n19\n</answer>", "in the head"),
+        ("<reasoning>\n4*6=24\n4*6=24", "rambling"),
+        ("", "other"),
+        (None, "other"),
+        ([{"role": "assistant", "content": "19"}], "bare number"),
+    ],
+)  # fmt: skip
+def test_a_style_is_named_after_what_is_written(completion, style):
+    row = {"solution": "<<4*6=24>> <<24-5=19>>\n#### 19", "answer": "19", "source": "generated"}
+    assert data.style(completion, row) == style
