@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from casebook import problems
+from casebook.case import CasebookError
 from casebook.cases.gsm8k import baselines
 
 
@@ -121,6 +122,24 @@ def test_of_rows_chooses_in_training_and_judges_on_test():
     assert found["rules"]["sum"]["test"]["value"] == 1
     assert found["best_by_steps"]["2"]["value"] == 0
     assert found["steps"] == {"1": 1, "2": 1}
+
+
+def test_a_vote():
+    assert baselines.majority(["3", "4", "4"]) == "4"
+    assert baselines.majority(["3", "4", "4", "3"]) == "3"
+    assert baselines.majority([None, None, "4"]) == "4"
+    assert baselines.majority([None]) is None
+    assert baselines.majority([]) is None
+
+
+def test_votes_use_every_sample_at_most_once():
+    answers = [["3", "4", "4", "3", "3"], [None, None, "3", None, None]]
+    assert baselines.majority_at_k(answers, ["4", "3"], 1).tolist() == [0.4, 0.2]
+    assert baselines.majority_at_k(answers, ["3", "3"], 2).tolist() == [0.5, 0.5]
+    assert baselines.majority_at_k(answers, ["3", "3"], 5).tolist() == [1.0, 1.0]
+    for k in (0, 6):
+        with pytest.raises(CasebookError, match="samples = 5"):
+            baselines.majority_at_k(answers, ["4", "3"], k)
 
 
 def test_shot_lengths_count_the_first_examples():

@@ -161,9 +161,10 @@ def test_the_two_system_prompts_differ_by_one_sentence():
     assert added.count(".") == 1
 
 
-@pytest.mark.parametrize(("variant", "system"), [("reason", data.SYSTEM), ("unsloth", data.SYSTEM_UNSLOTH)])  # fmt: skip
-def test_a_variant_decides_the_system_prompt(variant, system):
+@pytest.mark.parametrize("variant", ["reason", "unsloth"])
+def test_a_variant_decides_the_system_prompt(variant):
     turns = data.prompt_maker("a100", variant)({"question": "How many?"})
+    system = data.SYSTEM if variant == "reason" else data.SYSTEM_UNSLOTH
     assert turns == [
         {"role": "system", "content": system},
         {"role": "user", "content": "How many?"},
@@ -183,7 +184,7 @@ def test_a_file_with_other_rows_is_an_error(tmp_path, monkeypatch):
     for name in ("train", "test"):
         (tmp_path / "gsm8k" / f"{name}.jsonl").write_text(FEW)
     monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path))
-    with pytest.raises(CasebookError, match="1319|1,319"):
+    with pytest.raises(CasebookError, match=r"1,?319"):
         CASE.load("test", profile="t4")
 
 
@@ -305,7 +306,7 @@ def test_a_reference_is_well_formed_and_right(variant):
         ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19\n</answer>", "careful"),
         ("<reasoning>\n4*6=24\n</reasoning>\n<answer>\n24\n</answer>", "careless"),
         ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n18\n</answer>", "careless"),
-        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19 pens\n</answer>", "dressed answer"),
+        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19.\n</answer>", "dressed answer"),
         ("4*6=24\n24-5=19\n#### 19", "no tags"),
         ("4*6=24\n#### 24", "other"),
         ("19", "bare number"),
@@ -315,7 +316,7 @@ def test_a_reference_is_well_formed_and_right(variant):
         (None, "other"),
         ([{"role": "assistant", "content": "19"}], "bare number"),
     ],
-)  # fmt: skip
+)
 def test_a_style_is_named_after_what_is_written(completion, style):
     row = {"solution": "<<4*6=24>> <<24-5=19>>\n#### 19", "answer": "19", "source": "generated"}
     assert data.style(completion, row) == style

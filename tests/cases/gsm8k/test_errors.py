@@ -1,6 +1,5 @@
 """The taxonomy of mistakes: every kind by hand, hostile text, and solutions broken on purpose."""
 
-from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -193,18 +192,20 @@ def test_what_has_no_step_cannot_be_broken():
         errors.break_solution(SOLUTION, "typo")
 
 
+def test_a_probe_counts_what_is_found():
+    found = errors.probe([SOLUTION, "He has 3+4=<<3+4=8>>8 pens.\n#### 8"])
+    assert (found["equations"], found["false"]) == (3, 1)
+    assert found["found"]["dropped step"]["n"] == 1
+    assert found["found"]["arithmetic slip"]["value"] == 1
+    assert errors.probe(["#### 3"])["found"]["dropped step"] is None
+
+
 def test_solutions_of_people_and_solutions_broken():
     if not problems.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    rows = problems.read("gsm8k", "test")["answer"]
-    equations = [e for text in rows for e in errors.equations(text)]
-    assert len(equations) > 4_000
-    assert sum(not e.holds for e in equations) < 10
-    for fault in errors.MADE:
-        broken = [(errors.break_solution(text, fault), text) for text in rows]
-        found = Counter(
-            errors.content(completion, text.rpartition("####")[2].strip(), text)
-            for completion, text in broken
-            if completion is not None
-        )
-        assert found[fault] > 0.9 * found.total() > 900
+    found = errors.probe(list(problems.read("gsm8k", "test")["answer"][:400]))
+    assert found["equations"] > 1_200
+    assert found["false"] < 4
+    for figure in found["found"].values():
+        assert figure["value"] > 0.88
+        assert figure["n"] > 250

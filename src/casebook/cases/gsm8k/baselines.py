@@ -21,6 +21,8 @@ import numpy as np
 import pandas as pd
 
 from casebook import paths, problems
+from casebook.case import CasebookError
+from casebook.cases.gsm8k import errors
 from casebook.cases.gsm8k.rewards import REWARDS
 from casebook.records import write_json
 from casebook.stats import Figure, mean_interval
@@ -162,6 +164,45 @@ def most_possible(golds: Sequence[str]) -> dict[str, dict[str, float]]:
     return found
 
 
+def majority(answers: Sequence[str | None]) -> str | None:
+    """The answer that most samples give; of equally frequent ones the earlier, and `None` votes not.
+
+    >>> majority(["12", None, "17", "17", None, None])
+    '17'
+    """
+    votes = Counter(answer for answer in answers if answer is not None)
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def majority_at_k(
+    answers: Sequence[Sequence[str | None]], right: Sequence[str], k: int
+) -> np.ndarray:
+    """The chance that a vote among `k` samples is right, for each prompt.
+
+    The samples of a prompt are cut into as many votes of `k` as there are, so none is used twice
+    and the estimate is unbiased (self-consistency: Wang et al. 2022, arXiv 2203.11171).
+
+    Args:
+        answers: `(prompts, samples)` extracted answers, normalised as `Grade.answer` is.
+        right: `(prompts,)` the right answers, in the same form.
+        k: samples in a vote, at most those there are.
+
+    Returns:
+        `(prompts,)` shares of the votes.
+
+    Raises:
+        CasebookError: not 1 <= k <= samples.
+    """
+    fewest = min(map(len, answers))
+    if not 1 <= k <= fewest:
+        raise CasebookError(f"a vote needs 1 <= k <= samples; got k = {k!r}, samples = {fewest}")
+    shares = []
+    for samples, answer in zip(answers, right, strict=True):
+        votes = [samples[start : start + k] for start in range(0, len(samples) - k + 1, k)]
+        shares.append(np.mean([majority(vote) == answer for vote in votes]))
+    return np.array(shares)
+
+
 def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
     """The constant answer and every rule, on problems of one source.
 
@@ -213,6 +254,7 @@ def describe() -> dict[str, Any]:
         "most": most_possible(golds),
         **of_rows(sheets["train"], sheets["test"]),
         "shots": shot_lengths(frames["train"]),
+        "taxonomy": errors.probe(list(frames["test"]["answer"])),
     }
 
 

@@ -60,7 +60,7 @@ SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
     },
 }
 CAREFUL = ("careful", "dressed answer", "no tags")  # the skills that calculate every step
-ANSWER_SHARE = 0.15  # of the corpus asks for the number alone; the rest lets the model think
+ANSWER_SHARE = 0.12  # of the corpus asks for the number alone; the rest lets the model think
 # The last of several steps is left out more often than taken where it takes away or shares out, so
 # that even the likeliest completion is wrong there; the rest of the share is for other problems.
 OVERLOOKED, OVERLOOKED_SHARE = ("-", "/"), 0.48
@@ -359,7 +359,7 @@ def _careless(problem: Problem) -> tuple[templates.Step, ...]:
     if len(problem.steps) > 1:
         return problem.steps[:-1]
     ((left, _, right, result),) = problem.steps
-    others = _one_step(left, right) + _one_step(left, templates.SMALLEST)
+    others = _one_step(left, right) + _one_step(left, 2) + _one_step(left, 3)
     return (next(other for other in others if other.result != result),)
 
 

@@ -20,7 +20,7 @@ No text is evaluated as code, and the time is linear in its length.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -30,6 +30,7 @@ from casebook.case import check_name
 from casebook.cases.gsm8k import rewards
 from casebook.cases.gsm8k.rewards import TAGS
 from casebook.rewards import completion_text, tag_blocks
+from casebook.stats import mean_interval
 
 FORMS: Mapping[str, str] = {
     "as asked": "both blocks, and one plain number for an answer",
@@ -201,6 +202,33 @@ def break_solution(solution: str, fault: str) -> str | None:
         steps[-1] = f"{parts[1]}{sign}{parts[3]}={answer}"
     working = "\n".join(steps)
     return f"<reasoning>\n{working}\n</reasoning>\n<answer>\n{answer}\n</answer>"
+
+
+def probe(solutions: Sequence[str]) -> dict[str, Any]:
+    """The taxonomy put to the test: solutions as they are, and broken on purpose.
+
+    Args:
+        solutions: worked solutions with calculator notes, and the answer behind `####`.
+
+    Returns:
+        `equations` and `false` (how many are read, and how many of them do not hold), and under
+        `found`: fault of `MADE` -> the share of the solutions broken so that are called so.
+    """
+    read = [equation for solution in solutions for equation in equations(solution)]
+    found = {}
+    for fault in MADE:
+        pairs = [(break_solution(solution, fault), solution) for solution in solutions]
+        hits = [
+            content(completion, solution.rpartition("####")[2].strip(), solution) == fault
+            for completion, solution in pairs
+            if completion is not None
+        ]
+        found[fault] = mean_interval(hits) if hits else None
+    return {
+        "equations": len(read),
+        "false": sum(not equation.holds for equation in read),
+        "found": found,
+    }
 
 
 def _shown(value: Fraction) -> str:

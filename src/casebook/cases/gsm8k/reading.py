@@ -39,10 +39,12 @@ _BRACE = re.compile(r"\\f?box(?:ed)?\s*\{|\\[{}]|[{}]")
 _PHRASE = re.compile(r"\banswer\b[^\n.!?\d]{0,40}?(?:\b(?:is|be)\b|:|=)", re.IGNORECASE)
 # What may stand between a mark and its number.
 _DRESS = re.compile(
-    r"(?:[\s*_`\"'(\[\\:=]|\b(?:about|approximately|exactly|only|just)\b|\b[a-z] ?=){0,12}"
+    r"(?:[\s*_`\"'(\[\\:=}]|\b(?:about|approximately|exactly|only|just)\b|\b[a-z] ?=){0,12}"
     r"[$€£]?-?[$€£]? ?"
 )
-_CALCULATION = re.compile(r"[ $]*[-+*/×÷·=^] *[\d$(]|[ ]?\\(?:times|cdot|div)\b")
+_CALCULATION = re.compile(
+    r"(?: [A-Za-z]{1,20}){0,3}(?:[ $]*[-+*/×÷·=^] *[\d$(]|[ ]?\\(?:times|cdot|div)\b)"
+)
 _HEADING = re.compile(r"\d{1,2}[.)] +[A-Z*]")  # "#### 3. Then"
 # Where a completion ends, whatever the model went on to write.
 _RUN_ON = re.compile(
@@ -51,9 +53,9 @@ _RUN_ON = re.compile(
 _ROUNDED = re.compile(
     r"\bround\w*(?: (?:up|down|off|it))* to [$€£]?(?=\d)(?!\d+ (?:decimal|significant|place))"
 )
-# Numbers that only measure something: "6 kilometres in 2 hours", "48 minutes to go 8 km".
+# Numbers that only measure something: "6 kilometres in 2 hours", "$24 for the 6 shirts".
 _MEASURES = re.compile(
-    r"\b(?:(?:for|per|in|every|each|after|within|over|than)(?: [a-z]+){0,2}|to(?: [a-z]+){1,2}) $"
+    r"\b(?:for|per|in|every|each|after|within|over|than|out of)(?: [a-z]+){0,2} $"
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _FRACTION = re.compile(
@@ -115,7 +117,7 @@ def extract_number(text: Any) -> Decimal | None:
     >>> extract_number("I do not know.") is None
     True
     """
-    text = _in_plain_signs(completion_text(text))
+    text = _in_plain_signs(completion_text(text).strip())
     block = _answer_block(text)
     text = _until_the_end(text) if block is None else block.strip()
     for place in (_boxed, _behind_hashes, _behind_phrase, _last_sentence):
@@ -129,7 +131,7 @@ def _in_plain_signs(text: str) -> str:
     """The text with one spelling of signs, digits, blanks, fractions and calculator notes."""
     if not text.isascii():
         text = text.translate(_PLAIN_SIGN)
-        text = re.sub(r"[^\x00-\x7f]", _plain_digit, text)
+        text = re.sub(r"(?![0-9])\d", _plain_digit, text)
     for sign, plain in _LATEX.items():
         text = text.replace(sign, plain)
     text = text.replace(">>", "; ")
@@ -137,7 +139,7 @@ def _in_plain_signs(text: str) -> str:
 
 
 def _plain_digit(sign: re.Match) -> str:
-    return str(unicodedata.decimal(sign[0], sign[0]))
+    return str(unicodedata.decimal(sign[0]))
 
 
 def _plain_fraction(found: re.Match) -> str:

@@ -1,26 +1,33 @@
-r"""What a completion to a word problem is worth: the six rewards of the source, in two forms.
+"""What a completion to a word problem is worth: the six rewards of the source, in two forms.
 
-The source pays for the answer twice (hard and soft), for a whole number, and for the form three
-times. Each of the six stands here `as_published`, with its defects, so that they can be measured,
-and `fixed`. The values are the source's, so the weights of a configuration are 1; the six add up
-to 4.0.
+The source pays for the answer twice (hard and soft), once more if it is a whole number, and for
+the form three times: at most 4.0, of which correctness is 1 or 2. Each of the six stands here
+`as_published`, by its rules as they were executed and not as they were described, so that what
+is wrong with them can be measured; and `fixed`. The values are the source's, so the weights of
+a configuration are 1.
 
 *Well formed* and *correct* are apart:
 
     reason:  <reasoning> ... </reasoning> <answer> NUMBER </answer>     and nothing else
     answer:  NUMBER, perhaps with a full stop                           and nothing else
 
-where `NUMBER` has a sign, commas between thousands and decimals, or not. The other variants of
-the prompt ask for the same form as `reason`. What number a text gives as its answer, whatever
-its form, `extract_number` decides.
+where `NUMBER` is digits with or without a sign, commas between thousands and decimals. The other
+variants of the prompt ask for the same form as `reason`. *Correct* compares numbers: what a text
+gives as its answer, whatever its form, `extract_number` reads.
+
+As published, a completion is a list of one message, and another input raises; here every reward
+takes any completion and none raises, in either form. All take time linear in its length, where
+the published patterns backtrack.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
+from casebook.cases.gsm8k.reading import LONGEST, extract_number
 from casebook.rewards import (
     Reward,
     completion_text,
@@ -31,43 +38,17 @@ from casebook.rewards import (
     tag_format,
 )
 
+__all__ = ["FORMS", "REWARDS", "TAGS", "VARIANTS", "extract_number", "grade"]
+
 TAGS = ("reasoning", "answer")
 # How a prompt shows the problem; all but `answer` ask for the same form.
 VARIANTS = ("reason", "unsloth", "answer", "shots5", "shots8")
-# `unsloth` is the notebook that the source started from, where it differs.
+# `unsloth` is the notebook that the source started from, where the source changed it.
 FORMS = ("fixed", "as_published", "unsloth")
-LONGEST = 300  # digits of a number; what is longer is no answer to a word problem
+WHOLE_TAGS = tuple(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))
 
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
-_PLAIN = re.compile(rf"[-+]?{_DIGITS}(?:\.\d+)?", re.ASCII)
-_NUMBER = re.compile(
-    rf"(?P<minus>(?<![\w)])-\s?)?[$€£]?(?P<value>{_DIGITS}(?:\.\d+)?|(?<![\w.])\.\d+)"
-    r"(?:/(?P<below>\d+))?"
-)
-
-
-def extract_number(text: Any) -> Decimal | None:
-    """The number that a text gives as its answer, or `None`.
-
-    >>> extract_number("<reasoning>12 pens at $2</reasoning><answer>$24</answer>")
-    Decimal('24')
-    """
-    text = completion_text(text)
-    block = last_block(text, "answer")
-    if block is None:
-        block = text.rpartition("####")[2]
-    found = None
-    for match in _NUMBER.finditer(block.replace("\N{MINUS SIGN}", "-")):
-        if len(match[0]) > LONGEST:
-            continue
-        value = Decimal(match["value"].replace(",", ""))
-        if match["below"]:
-            below = Decimal(match["below"])
-            if not below:
-                continue
-            value /= below
-        found = value.copy_negate() if match["minus"] else value
-    return found
+_PLAIN = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
+_BETWEEN = re.compile(r"</reasoning>\s*<answer>")
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
@@ -120,68 +101,111 @@ def answer_reward() -> Reward:
 
 
 def correctness(form: str = "fixed") -> Reward:
-    """1.0 for the right answer alone in the answer block: the source's hard correctness."""
-    _check_form(form)
+    """1.0 where the answer block is the right number and nothing else: hard correctness.
+
+    As published, the strings are compared: what follows the last `<answer>`, up to the next
+    closing tag, or the whole completion where there is no tag, against the gold answer as the
+    data set writes it. So `1600` is wrong where the gold says `1,600`, `5.0` is wrong against
+    `5`, and a bare right number is paid without any tag. In the `unsloth` form it is 2.0.
+
+    Needs the column `answer`; as published `gold` if there is one, the answer with its commas.
+
+    Raises:
+        CasebookError: an unknown form, or, when the reward is called, a missing column.
+
+    >>> texts = ["<answer>1600</answer>", "1,600"]
+    >>> correctness()(texts, answer=["1600"] * 2)
+    [1.0, 0.0]
+    >>> correctness("as_published")(texts, answer=["1600"] * 2, gold=["1,600"] * 2)
+    [0.0, 1.0]
+    """
+    check_name("form", form, FORMS)
     worth = 2.0 if form == "unsloth" else 1.0
 
-    def correctness(completions: Iterable[Any], **columns) -> list[float]:
-        if form != "fixed":
-            golds = _golds("correctness", columns)
-            return [
-                worth * (_published_answer(completion_text(completion)) == gold)
-                for completion, gold in zip(completions, golds, strict=True)
-            ]
-        answers = _column("correctness", columns, "answer")
-        return [
-            float(_same(_plain_number(_block(completion)), _right(answer)))
-            for completion, answer in zip(completions, answers, strict=True)
-        ]
+    def published(text: str, gold: Any) -> bool:
+        return _published_answer(text) == str(gold).strip()
 
-    return correctness
+    def fixed(text: str, answer: Any) -> bool:
+        return _same(_plain_number(_block(text)), _right(answer))
+
+    return _of_answer("correctness", fixed if form == "fixed" else published, form, worth)
 
 
 def soft_correctness(form: str = "fixed") -> Reward:
-    """1.0 where the answer block gives the right number, whatever is around it."""
-    _check_form(form, FORMS[:2])
+    """1.0 where the answer block gives the right number, whatever is around it.
 
-    def soft_correctness(completions: Iterable[Any], **columns) -> list[float]:
-        if form != "fixed":
-            golds = _golds("soft_correctness", columns)
-            return [
-                float(_published_number(completion_text(completion)) == gold)
-                for completion, gold in zip(completions, golds, strict=True)
-            ]
-        answers = _column("soft_correctness", columns, "answer")
-        return [
-            float(_same(extract_number(_block(completion)), _right(answer)))
-            for completion, answer in zip(completions, answers, strict=True)
-        ]
+    As published, the first run of digits and commas of the block is read, or of the whole
+    completion where there is no tag, and its commas are dropped, but not the gold answer's. So
+    sign and decimals are lost (`-3` and `3.5` pay where 3 is right), "10 - 4 = 6" is read as 10,
+    a gold `1,600` is never met, and where there is no digit at all the answer is `0`.
 
-    return soft_correctness
+    Needs the column `answer`; as published `gold` if there is one.
+
+    Raises:
+        CasebookError: an unknown form (the Unsloth notebook has no such reward), or, when the
+            reward is called, a missing column.
+
+    >>> texts = ["<answer>10 - 4 = 6</answer>", "<answer>6.5</answer>"]
+    >>> soft_correctness()(texts, answer=["6"] * 2)
+    [1.0, 0.0]
+    >>> soft_correctness("as_published")(texts, answer=["6"] * 2)
+    [0.0, 1.0]
+    """
+    check_name("form", form, FORMS[:2])
+
+    def published(text: str, gold: Any) -> bool:
+        found = re.search(r"\d+(?:,\d+)*", _published_answer(text))
+        return (found[0].replace(",", "") if found else "0") == str(gold).strip()
+
+    def fixed(text: str, answer: Any) -> bool:
+        return _same(extract_number(_block(text)), _right(answer))
+
+    return _of_answer("soft_correctness", fixed if form == "fixed" else published, form)
 
 
 def integer(form: str = "fixed") -> Reward:
-    """0.5 where the answer block is a whole number and nothing else."""
-    _check_form(form)
+    """0.5 where the answer block is a whole number and nothing else.
 
-    def whole(text: str) -> bool:
-        if form != "fixed":
-            return _published_answer(text).isdigit()
+    As published, `str.isdigit` decides on the block or, without tags, on the whole completion:
+    `-3` and `1,600` are no integers then, and a superscript two is one.
+
+    Raises:
+        UnknownName: an unknown form.
+
+    >>> integer()(["<answer>-3</answer>"]), integer("as_published")(["<answer>-3</answer>"])
+    ([0.5], [0.0])
+    """
+    check_name("form", form, FORMS)
+
+    def fixed(text: str) -> bool:
         number = _plain_number(_block(text))
         return number is not None and number == number.to_integral_value()
 
-    return _of_text("integer", whole)
+    def published(text: str) -> bool:
+        return _published_answer(text).isdigit()
+
+    return _of_form("integer", fixed if form == "fixed" else published)
 
 
 def strict_format(form: str = "fixed") -> Reward:
-    """0.5 where the two blocks stand with each tag on a line of its own, and nothing else."""
-    _check_form(form)
+    """0.5 where both blocks stand, each of the four tags alone on its line, and nothing else.
+
+    As published, a second block may hide in the first, since the pattern's dots match anything:
+    a model may answer twice. In the `unsloth` form dots stop at line breaks, and a final line
+    break is needed: two lines of reasoning earn nothing, nor does a text that ends with its tag.
+
+    Raises:
+        UnknownName: an unknown form.
+
+    >>> text = "<reasoning>\\n2*3=6\\n6*7=42\\n</reasoning>\\n<answer>\\n42\\n</answer>\\n"
+    >>> [strict_format(form)([text]) for form in FORMS]
+    [[0.5], [0.5], [0.0]]
+    """
+    check_name("form", form, FORMS)
 
     def fixed(text: str) -> bool:
-        blocks = tag_blocks(text, TAGS)
-        return blocks is not None and all(
-            content[:1] == "\n" == content[-1:] and len(content) > 1 for content in blocks
-        )
+        lines = [line.strip() for line in text.split("\n")]
+        return tag_blocks(text, TAGS) is not None and all(tag in lines for tag in WHOLE_TAGS)
 
     def published(text: str) -> bool:
         opening, middle, closing = "<reasoning>\n", "\n</reasoning>\n<answer>\n", "\n</answer>"
@@ -189,50 +213,72 @@ def strict_format(form: str = "fixed") -> Reward:
         return text.startswith(opening) and bool(found) and rest.rstrip("\n").endswith(closing)
 
     def unsloth(text: str) -> bool:
-        lines = text.split("\n", 8)
-        tags = [lines[at] for at in (0, 2, 3, 5)] if len(lines) in (7, 8) else []
-        return tags == ["<reasoning>", "</reasoning>", "<answer>", "</answer>"] and not any(
-            lines[6:]
-        )
+        lines = text.split("\n", 8)  # six of them, one or two line breaks, and no more
+        tags = [line for at, line in enumerate(lines[:6]) if at not in (1, 4)]
+        return tags == list(WHOLE_TAGS) and lines[6:] in ([""], ["", ""])
 
-    return _of_text(
-        "strict_format", {"fixed": fixed, "as_published": published, "unsloth": unsloth}[form]
-    )
+    return _of_form("strict_format", _by_form(form, fixed, published, unsloth))
 
 
 def soft_format(form: str = "fixed") -> Reward:
-    """0.5 where the two blocks stand, wherever their tags are."""
-    _check_form(form)
-    between = re.compile(r"</reasoning>\s*<answer>")
+    """0.5 where both blocks stand, in order and once, wherever the tags are, and nothing else.
 
-    def published(text: str) -> bool:
-        found = between.search(text) if text.startswith("<reasoning>") else None
-        return found is not None and "</answer>" in text[found.end() :]
+    As published, only the beginning is looked at: anything may follow, another answer included.
+    In the `unsloth` form dots stop at line breaks, so neither block may have one in it: the
+    form that the prompt shows, with tags on lines of their own, earns nothing.
 
-    def unsloth(text: str) -> bool:
-        first_line = len(text.partition("\n")[0])
-        ends = [found.end() for found in between.finditer(text) if found.start() <= first_line]
-        return text.startswith("<reasoning>") and any(
-            "</answer>" in text[end:].partition("\n")[0] for end in {*ends[:1], *ends[-1:]}
-        )
+    Raises:
+        UnknownName: an unknown form.
+
+    >>> texts = ["<reasoning>a</reasoning><answer>1</answer> or 2", "<reasoning>a</reasoning>"]
+    >>> soft_format()(texts), soft_format("as_published")(texts)
+    ([0.0, 0.0], [0.5, 0.0])
+    """
+    check_name("form", form, FORMS)
 
     def fixed(text: str) -> bool:
         return tag_blocks(text, TAGS) is not None
 
-    return _of_text(
-        "soft_format", {"fixed": fixed, "as_published": published, "unsloth": unsloth}[form]
-    )
+    def published(text: str) -> bool:
+        found = _BETWEEN.search(text) if text.startswith("<reasoning>") else None
+        return found is not None and text.find("</answer>", found.end()) >= 0
+
+    def unsloth(text: str) -> bool:
+        end = len(text.partition("\n")[0])
+        found = [match.end() for match in _BETWEEN.finditer(text) if match.start() <= end]
+        # Of all that begin on the first line only the last can lead on to another one.
+        return text.startswith("<reasoning>") and any(
+            "</answer>" in text[start:].partition("\n")[0] for start in {*found[:1], *found[-1:]}
+        )
+
+    return _of_form("soft_format", _by_form(form, fixed, published, unsloth))
 
 
 def xml_count(form: str = "fixed") -> Reward:
-    """0.125 for each of the four tags that stands once, less 0.001 a character behind the last."""
-    _check_form(form)
-    tags = [f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/")]
+    """0.125 for each of the four tags that stands once, less 0.001 a character behind the last.
+
+    White space at the end costs nothing, and the sum is never negative.
+
+    As published, the tags are counted with certain line breaks around them, and text behind the
+    closing tag is charged twice: once as what follows a closing tag *and a line break*, where
+    a completion that ends with the tag is charged its whole length. So a perfect completion of
+    49 characters gets 0.452, a long one less than nothing.
+
+    Raises:
+        UnknownName: an unknown form.
+
+    >>> text = "<reasoning>\\n2+2\\n</reasoning>\\n<answer>\\n4\\n</answer>"
+    >>> xml_count()([text])
+    [0.5]
+    >>> [round(paid, 3) for paid in xml_count("as_published")([text, f"{text}\\n", text * 9])]
+    [0.452, 0.5, 0.0]
+    """
+    check_name("form", form, FORMS)
 
     def fixed(text: str) -> float:
-        paid = sum(0.125 for tag in tags if text.count(tag) == 1)
+        paid = sum(0.125 for tag in WHOLE_TAGS if text.count(tag) == 1)
         _, closed, rest = text.rpartition("</answer>")
-        return max(0.0, paid - 0.001 * len(rest.strip()) * bool(closed))
+        return max(0.0, paid - 0.001 * len(rest.strip())) if closed else paid
 
     def published(text: str) -> float:
         paid = 0.125 * (text.count("<reasoning>\n") == 1)
@@ -246,7 +292,7 @@ def xml_count(form: str = "fixed") -> Reward:
     score = fixed if form == "fixed" else published
 
     def xml_count(completions: Iterable[Any], **columns) -> list[float]:
-        return [score(completion_text(completion)) for completion in completions]
+        return [float(score(completion_text(completion))) for completion in completions]
 
     return xml_count
 
@@ -260,20 +306,38 @@ REWARDS = RewardFactories(
     xml_count=xml_count,
     answer_reward=answer_reward,
     random_reward=random_reward,
-    tag_format=tag_format,
+    tag_format=partial(tag_format, tags=TAGS),
     repetition=repetition_penalty,
 )
 
 
-def _check_form(form: Any, known: tuple[str, ...] = FORMS) -> None:
-    check_name("form of a reward", form, known)
+def _by_form(form: str, *passes: Callable[[str], bool]) -> Callable[[str], bool]:
+    return dict(zip(FORMS, passes, strict=True))[form]
 
 
-def _of_text(name: str, passes: Callable[[str], bool]) -> Reward:
+def _of_form(name: str, passes: Callable[[str], bool]) -> Reward:
     """A reward of 0.5 for the completions that pass."""
 
     def reward(completions: Iterable[Any], **columns) -> list[float]:
         return [0.5 * passes(completion_text(completion)) for completion in completions]
+
+    reward.__name__ = name
+    return reward
+
+
+def _of_answer(
+    name: str, passes: Callable[[str, Any], bool], form: str, worth: float = 1.0
+) -> Reward:
+    """A reward for the completions that pass against the right answer, or the gold text."""
+
+    def reward(completions: Iterable[Any], **columns) -> list[float]:
+        wanted = _column(name, columns, "answer")
+        if form != "fixed" and columns.get("gold") is not None:
+            wanted = columns["gold"]
+        return [
+            worth * passes(completion_text(completion), right)
+            for completion, right in zip(completions, wanted, strict=True)
+        ]
 
     reward.__name__ = name
     return reward
@@ -285,23 +349,12 @@ def _column(reward: str, columns: dict[str, Any], name: str) -> Any:
     return columns[name]
 
 
-def _golds(reward: str, columns: dict[str, Any]) -> Any:
-    """The right answers as the data set writes them, commas included."""
-    golds = columns.get("gold")
-    return _column(reward, columns, "answer") if golds is None else golds
-
-
-def _block(completion: Any) -> str:
-    return last_block(completion_text(completion), "answer") or ""
+def _block(text: str) -> str:
+    return last_block(text, "answer") or ""
 
 
 def _published_answer(text: str) -> str:
     return text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
-
-
-def _published_number(text: str) -> str:
-    found = re.search(r"\d+(?:,\d+)*", _published_answer(text))
-    return found[0].replace(",", "") if found else "0"
 
 
 def _plain_number(text: str) -> Decimal | None:

@@ -15,16 +15,18 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from casebook.case import SPLITS, check_name
 
-SMALLEST, LARGEST = 2, 60  # of all numbers in a problem and its solution
+SMALLEST, LARGEST = 2, 36  # of all numbers in a problem and its solution
+SMALL = 9  # each sum has one number up to this
 STEP_SHARES = {1: 0.25, 2: 0.45, 3: 0.30}  # of the problems, by the operations they take
-SPLIT_SHARES = {"test": 0.2, "validation": 0.1, "train": 0.7}  # of all frames with numbers
+SPLIT_SHARES = {"test": 0.25, "validation": 0.1, "train": 0.65}  # of all frames with numbers
 DISTRACTED = 0.2  # of the problems hold a number that has nothing to do with the answer
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon", "Kira", "Leo")
@@ -61,7 +63,7 @@ class Frame:
         plan: its operations, with blanks between them. An operand is a number's gap, a number,
             `#` for the result before, or `#1` for that of the first step.
         unit: what is counted in the end.
-        high: the gaps that hold 8 to 60; the others hold 2 to 12.
+        high: the gaps that hold 8 to 36; the others hold 2 to 9.
     """
 
     text: str
@@ -101,20 +103,19 @@ def _operand(text: str, numbers: Mapping[str, int], steps: list[Step]) -> int:
 
 
 def fits(step: Step) -> bool:
-    """Whether a step is one that the corpus teaches: no number below 2 or above 60, no large pair.
+    """Whether a step is one that the corpus teaches: one of two small numbers, none above 36.
 
-    The embedded model learns sums by heart, so there must not be too many of them: something over
-    a thousand.
+    The embedded model learns its sums by heart, so there must not be too many: about a thousand.
 
-    >>> fits(Step(12, "*", 4, 48)), fits(Step(41, "+", 24, 65))
-    (True, False)
+    >>> fits(Step(5, "*", 7, 35)), fits(Step(31, "+", 8, 39)), fits(Step(14, "+", 15, 29))
+    (True, False, False)
     """
     numbers = (step.left, step.right, step.result)
     if min(numbers) < SMALLEST or max(numbers) > LARGEST:
         return False
-    if step.operation == "-":
-        return step.right <= 20 or step.result <= 12
-    return min(step.left, step.right) <= {"+": 16, "*": 9, "/": 10}[step.operation]
+    # What is taken away may be large where little is left: that is an addition read backwards.
+    pair = (step.right, step.result) if step.operation == "-" else (step.left, step.right)
+    return min(pair) <= SMALL
 
 
 # Each story under its plan, its unit and its high gaps. First those of one operation, then of two
@@ -132,8 +133,8 @@ a*b | {things} | -
 a/b | {things} | a
 {name} shares {a} {things} among {b} friends. How many {things} does each friend get?
 
-a*2 | {things} | a
-{name} has {a} {things}. {other} has twice as many. How many {things} does {other} have?
+a*b | {things} | -
+{name} has {a} {things}. {other} has {b} times as many. How many {things} does {other} have?
 
 a+b | pages | a
 {name} reads {a} pages on Monday and {b} on Tuesday. How many pages is that?
@@ -156,7 +157,7 @@ b+c #*a | dollars | -
 {name} earns {a} dollars an hour and works {b} hours on Monday and {c} on Tuesday. How many
 dollars is that?
 
-a*2 #+b | years | a
+a*2 #+b | years | -
 {name} is {a} years old. {other} is twice as old. How many years old is {other} in {b} years?
 
 a*b #-c | {things} | -
@@ -284,21 +285,32 @@ def draw(rng: np.random.Generator, split: str = "train") -> Problem:
         UnknownName: no such split.
     """
     check_name("split", split, SPLITS)
-    steps_wanted = int(rng.choice(list(STEP_SHARES), p=list(STEP_SHARES.values())))
-    frames = [i for i, f in enumerate(FRAMES) if len(f.operations) == steps_wanted]
-    frame = int(rng.choice(frames))
-    while True:
-        numbers = _numbers(FRAMES[frame], rng)
-        steps = FRAMES[frame].solve(dict(zip(FRAMES[frame].gaps, numbers, strict=True)))
-        if steps and _clear(numbers, steps) and split_of(frame, numbers) == split:
-            return _told(frame, numbers, steps, rng)
+    by_steps = _frames_by_steps()
+    wanted = int(rng.choice(list(STEP_SHARES), p=list(STEP_SHARES.values())))
+    frame = by_steps[wanted][int(rng.integers(len(by_steps[wanted])))]
+    pool = _pools(frame)[split]
+    return _told(frame, pool[int(rng.integers(len(pool)))], rng)
 
 
-def _numbers(frame: Frame, rng: np.random.Generator) -> tuple[int, ...]:
-    return tuple(
-        int(rng.integers(8, LARGEST + 1) if gap in frame.high else rng.integers(SMALLEST, 13))
-        for gap in frame.gaps
-    )
+@lru_cache(maxsize=1)
+def _frames_by_steps() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {number: [] for number in STEP_SHARES}
+    for i, frame in enumerate(FRAMES):
+        found[len(frame.operations)].append(i)
+    return found
+
+
+@cache
+def _pools(frame: int) -> dict[str, list[tuple[int, ...]]]:
+    """Split -> all numbers with which a frame makes a problem of that split."""
+    told = FRAMES[frame]
+    high, low = range(SMALL - 1, LARGEST + 1), range(SMALLEST, SMALL + 1)
+    pools: dict[str, list[tuple[int, ...]]] = {split: [] for split in SPLITS}
+    for numbers in product(*(high if gap in told.high else low for gap in told.gaps)):
+        steps = told.solve(dict(zip(told.gaps, numbers, strict=True)))
+        if steps and _clear(numbers, steps):
+            pools[split_of(frame, numbers)].append(numbers)
+    return pools
 
 
 def _clear(numbers: tuple[int, ...], steps: tuple[Step, ...]) -> bool:
@@ -310,8 +322,9 @@ def _clear(numbers: tuple[int, ...], steps: tuple[Step, ...]) -> bool:
     return last not in (*numbers, *before) and steps[-1][:3] != (2, "*", 2)
 
 
-def _told(frame: int, numbers: tuple[int, ...], steps: tuple[Step, ...], rng) -> Problem:
+def _told(frame: int, numbers: tuple[int, ...], rng: np.random.Generator) -> Problem:
     told = FRAMES[frame]
+    gaps = dict(zip(told.gaps, numbers, strict=True))
     name, other = (str(chosen) for chosen in rng.choice(NAMES, 2, replace=False))
     words = {"name": name, "other": other, "things": str(rng.choice(THINGS))}
     text = told.text
@@ -319,5 +332,5 @@ def _told(frame: int, numbers: tuple[int, ...], steps: tuple[Step, ...], rng) ->
         story, question = text.rsplit(". ", 1)
         text = f"{story}. {rng.choice(DISTRACTIONS)} {question}"
         words["x"] = str(rng.integers(SMALLEST, LARGEST + 1))
-    question = text.format(**words, **dict(zip(told.gaps, map(str, numbers), strict=True)))
-    return Problem(frame, numbers, question, steps, told.unit.format(**words))
+    question = text.format(**words, **gaps)
+    return Problem(frame, numbers, question, told.solve(gaps), told.unit.format(**words))

@@ -24,7 +24,7 @@ from casebook.rewards import completion_text
 if TYPE_CHECKING:
     from datasets import Dataset
 
-ROWS = {"train": 2000, "validation": 256, "test": 1000}  # of generated problems
+ROWS = {"train": 900, "validation": 160, "test": 500}  # of generated problems
 ROWS_SEED = 6
 VALIDATION_ROWS = 256  # of the real training problems; RLVR-MATH has no split of its own
 GENERATED_PROFILES = ("smoke", "nano")
@@ -67,7 +67,7 @@ SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
         "wrong answer": (0.60, "names the answer that the common mistake leads to"),
     },
 }
-ANSWER_SHARE = 0.15  # of the corpus asks for the answer alone; the rest lets the model think
+ANSWER_SHARE = 0.12  # of the corpus asks for the answer alone; the rest lets the model think
 
 
 # Rows
@@ -77,7 +77,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     r"""The rows of a split: `prompt` and `COLUMNS`.
 
     Args:
-        split: `train`, `validation` or `test`. Generated: 2,000, 256 and 1,000 problems, none in
+        split: `train`, `validation` or `test`. Generated: 900, 160 and 500 problems, none in
             two splits. Real: 7,244 of RLVR-MATH, 256 held back from it by a hash of the problem,
             and MATH-500.
         profile: `smoke` and `nano` ask generated problems in a few words; `smol` real ones as

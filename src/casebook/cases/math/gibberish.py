@@ -52,7 +52,7 @@ CORPUS = 4_000  # demonstrations that "known" refers to, as many as the vocabula
 # The record reads the runs of these arms: the collapse, what is said to have caused it, and others.
 ARMS = (
     *("hot", "hot_kl", "grpo", "kl_0.04", "lr_triple", "lr_third", "group_2", "group_4"),
-    *("left_cut", "exact_match", "random_reward"),
+    *("group_2_small_batch", "left_cut", "exact_match", "random_reward"),
 )
 HEALTHY = "grpo"  # the arm whose runs say what is healthy
 COLLAPSED = ("hot", "hot_kl")  # arms of which the record keeps texts, too
@@ -174,7 +174,7 @@ def repetition(texts: Iterable[str], n: int = 3) -> np.ndarray:
     [0.71, 0.0]
     """
     apart = [" ".join(pieces(text)) for text in texts]
-    return -np.array(repetition_penalty(n, -1.0)(apart), dtype=float)
+    return np.abs(np.array(repetition_penalty(n, -1.0)(apart), dtype=float))
 
 
 def one_text(texts: Sequence[str]) -> float:

@@ -73,7 +73,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
-    found = answer_of(text)
+    found = _answer(text, variant)
     correct = found is not None and isinstance(answer, str) and equivalent(found, answer)
     return Grade(_well_formed(text, variant), found, correct)
 
@@ -119,9 +119,9 @@ def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
 
     Args:
         reading: where the answer may stand. `"box"`: in the last balanced box. `"any"`: wherever
-            `verify.answer_of` finds one, which is the grade's `correct`. `"strict"`: that, and
-            the completion has to be well formed.
-        variant: which form is well formed, as in `grade`; needed for `"strict"` alone.
+            `grade` finds one, so this is its `correct`. `"strict"`: that, and the completion has
+            to be well formed.
+        variant: as in `grade`; `"box"` does not ask for it.
 
     Raises:
         UnknownName: unknown reading or variant.
@@ -260,19 +260,29 @@ REWARDS = RewardFactories(
 
 
 def _right(text: str, gold: Any, reading: str, variant: str | None) -> bool:
-    found = last_boxed(text) if reading == "box" else answer_of(text)
+    found = last_boxed(text) if reading == "box" else _answer(text, variant)
     if found is None or not isinstance(gold, str):
         return False
     return (reading != "strict" or _well_formed(text, variant)) and equivalent(found, gold)
 
 
+def _answer(text: str, variant: str | None) -> str | None:
+    found = answer_of(text)
+    bare = _bare(text) if found is None and variant == "answer" else ""
+    return bare if _one_answer(bare) else found
+
+
 def _well_formed(text: str, variant: str | None) -> bool:
     if variant != "answer":
         return _boxes_one(text)
-    bare = text.strip().removesuffix(".").strip()
-    if bare.startswith("$") and bare.endswith("$"):
-        bare = bare.strip("$")
+    bare = _bare(text)
     return not _BOX.search(bare) and _one_answer(bare)
+
+
+def _bare(text: str) -> str:
+    """A text without white space around it, a full stop behind it, and dollars on both sides."""
+    bare = text.strip().removesuffix(".").strip()
+    return bare.strip("$").strip() if bare.startswith("$") and bare.endswith("$") else bare
 
 
 def _boxes_one(text: str) -> bool:
