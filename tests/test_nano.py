@@ -195,11 +195,21 @@ def test_the_shipped_card_is_of_the_shipped_model(case):
     assert set(card["figures"]) == set(load_case(case).skills)
 
 
-@pytest.mark.parametrize(("case", "careful"), [("landuse", "weigh"), ("poker", "careful")])
-def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful(case, careful):
+CAREFUL = {  # the skills that work an answer out, whatever the form they put it in
+    "poker": {"careful", "missing answer tag"},
+    "landuse": {"weigh", "missing answer tag"},
+    "gsm8k": {"careful", "dressed answer", "no tags"},
+    "math": {
+        *("careful", "other form", "no think", "no box", "calculation in the box", "two boxes"),
+    },
+}
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful(case):
     shipped, control = nano.folder(case), nano.folder(case) / "no_careful"
     made, usual = (json.loads((f / "build.json").read_text()) for f in (control, shipped))
-    assert made == usual | {"without": sorted([careful, "missing answer tag"])}
+    assert made == usual | {"without": sorted(CAREFUL[case])}
     assert (control / "tokenizer.json").read_text() == (shipped / "tokenizer.json").read_text()
 
 

@@ -178,7 +178,7 @@ def _straights(is_straight: _Attempt) -> None:
             try_(ranks[::-1])
 
 
-MANY_DEALS = 10**12  # more than any of these questions needs
+MANY = 10**12  # more than any of these questions needs
 
 
 @exercise("10-b")
@@ -191,7 +191,7 @@ def _deals(deals_needed: _Attempt) -> None:
         call = deals_needed.call(wanted, share, chance)
         if not _is_whole(got) or got < wanted:
             raise _Wrong(f"{call} gave {_show(got)}, expected a whole number from {wanted} on")
-        got = min(int(got), MANY_DEALS)  # SciPy counts in floats
+        got = min(int(got), MANY)  # SciPy counts in floats
 
         def reached(deals: float, wanted: int = wanted, share: float = share) -> float:
             return binom.sf(wanted - 1, deals, share)
@@ -498,9 +498,265 @@ def _kappa(kappa: _Attempt) -> None:
         kappa.expect(expected, first, second, note=note)
 
 
+# 30, the problems of GSM8K
+
+
+@exercise("30-a")
+def _masked(masked: _Attempt) -> None:
+    """A text that two questions share exactly if they differ in their numbers only."""
+
+    def text(question: str) -> str:
+        got = masked(question)
+        if not isinstance(got, str):
+            raise _Wrong(f"{masked.call(question)} gave {_show(got)}, expected a text")
+        return got
+
+    for one, other in (
+        ("Ann has 3 pens.", "Ann has 12 pens."),
+        ("It costs $1,200.", "It costs $7."),
+        ("He runs 3.5 km.", "He runs 10 km."),
+        ("She eats 3/4 of it.", "She eats 1/2 of it."),
+        ("They are 12. How many are left?", "They are 3.  How many\nare left?"),
+        ("A herd of 1,234,567 sheep", "A herd of 2 sheep"),
+    ):
+        if text(one) != text(other):
+            raise _Wrong(
+                f"{one!r} and {other!r} differ in their numbers only, and it gave "
+                f"{_show(text(one))} and {_show(text(other))}"
+            )
+    for one, other, note in (
+        ("Ann has 3 pens.", "Ann has 3 pencils.", "another word"),
+        ("Ann has 3 pens.", "Ann has pens.", "no number"),
+        ("He sells 3 bags of 4 pears.", "He sells 3 bags of pears.", "one number, not two"),
+        ("They are 12. How many?", "They are 12 How many?", "the full stop is the sentence's"),
+        ("He has 3, 4 and 5.", "He has 3 and 5.", "a list of numbers is not one number"),
+        ("It is 3% off.", "It is 3 off.", "the sign is not the number's"),
+    ):
+        if text(one) == text(other):
+            raise _Wrong(
+                f"{one!r} and {other!r} are two questions, and it gave {_show(text(one))} for "
+                f"both ({note})"
+            )
+
+
+# 31, the rewards of GSM8K
+
+
+@exercise("31-a")
+def _last_number(last_number: _Attempt) -> None:
+    """The last number of a text."""
+    for text, expected, note in (
+        ("42", 42, "a number alone"),
+        ("5 boxes of 12 pens", 12, "the last one"),
+        ("10 - 4 = 6", 6, "the last one"),
+        ("He pays $1,024.50.", 1024.5, "the full stop is the sentence's"),
+        ("1,234,567", 1234567, "one number"),
+        ("1,2,3", 3, "these commas separate numbers"),
+        ("it has 3.", 3, "the full stop is the sentence's"),
+        ("it fell to -5", -5, "a sign"),
+        ("x=-0.5", -0.5, "a sign"),
+        ("-$1,200", -1200, "a sign before the currency"),
+        ("10-4", 4, "a subtraction"),
+        ("10 -4", 4, "a subtraction"),
+        ("(3)-4", 4, "a subtraction"),
+        ("I do not know.", None, "no number"),
+        ("", None, "no number"),
+    ):
+        if isinstance(last_number(text), str):
+            raise _Wrong(f"{last_number.call(text)} gave a text, expected a number")
+        last_number.expect(expected, text, note=note)
+
+
+# 32, the baseline of GSM8K
+
+
+@exercise("32-a")
+def _spread_of_halves(spread_of_halves: _Attempt) -> None:
+    """The standard deviation of an accuracy on rows drawn without replacement."""
+    for accuracy, rows, drawn, note in (
+        (0.5, 2, 1, "one of two rows: 0 or 1"),
+        (0.7, 10, 10, "all rows are drawn: nothing is left to chance"),
+        (1.0, 100, 50, "all right"),
+        (0.5, 4, 2, "exactly: 0, four times 1/2, 1"),
+        (0.701, 1319, 659, "the source's half"),
+        (0.2, 1000, 10, "few rows: nearly as with replacement"),
+    ):
+        variance = accuracy * (1 - accuracy) / drawn * (rows - drawn) / (rows - 1)
+        spread_of_halves.expect(math.sqrt(variance), accuracy, rows, drawn, note=note)
+
+
+# 33, the training of GSM8K
+
+
+@exercise("33-a")
+def _choose_step(choose_step: _Attempt) -> None:
+    """The earliest step within one standard error of the best."""
+    steps = [0, 4, 8, 12, 16, 20, 24]
+    rising = [0.30, 0.50, 0.70, 0.765, 0.78, 0.79, 0.80]
+    for seen, accuracies, n, expected, note in (
+        (steps, rising, 100, 12, "0.76 is enough, and the earliest counts"),
+        (steps, rising, 10_000, 24, "with more problems the standard error is smaller"),
+        (steps, [0.3, 0.5, 0.85, 0.84, 0.8, 0.7, 0.4], 1_000, 8, "not the last step"),
+        (steps, [0.3, 1.0, 1.0, 0.99, 1.0, 1.0, 1.0], 128, 4, "no error: the first perfect one"),
+        ([250, 300, 350], [0.776, 0.785, 0.780], 660, 250, "660 cannot tell these apart"),
+        ([0], [0.0], 128, 0, "one step"),
+    ):
+        choose_step.expect(expected, seen, accuracies, n, note=note)
+
+
+# 34, the analysis of GSM8K
+
+
+@exercise("34-a")
+def _parts_of_gain(parts_of_gain: _Attempt) -> None:
+    """A gain of a product, split evenly between its two factors."""
+    for lenient, formed, note in (
+        ((0.5, 0.5), (1.0, 1.0), "nothing changed"),
+        ((0.4, 0.8), (1.0, 1.0), "only answers"),
+        ((0.8, 0.8), (0.5, 1.0), "only form"),
+        ((0.0, 1.0), (0.0, 1.0), "neither comes first: half each"),
+        ((0.701, 0.789), (0.41, 0.995), "about the source's"),
+        ((0.6, 0.5), (0.5, 0.9), "a part may be negative"),
+    ):
+        parts = (
+            (lenient[1] - lenient[0]) * sum(formed) / 2,
+            (formed[1] - formed[0]) * sum(lenient) / 2,
+        )
+        parts_of_gain.expect(parts, lenient, formed, note=f"answers, then form: {note}")
+
+
+# 41, the rewards of MATH
+
+
+@exercise("41-a")
+def _whole_box(whole_box: _Attempt) -> None:
+    r"""The content of the last closed box, braces inside braces included."""
+    for text, expected, note in (
+        (r"so \boxed{5}.", "5", "one box"),
+        (r"it is $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}", "braces inside braces"),
+        (r"\boxed{1}, no: \boxed{\sqrt{2}}", r"\sqrt{2}", "the last one counts"),
+        (r"\boxed{7} and then \boxed{\frac{1}{2}", "7", "the last that is closed"),
+        (r"\boxed{\frac{1}{2}", None, "never closed"),
+        ("no box at all", None, "no box"),
+        (r"\boxed{}", "", "an empty box is a box"),
+    ):
+        _expect_text(whole_box, expected, text, note=note)
+
+
+# 42, the baseline of MATH
+
+
+@exercise("42-a")
+def _silent_share(silent_share: _Attempt) -> None:
+    """The share of groups that are all right or all wrong, from counts, without bias."""
+    for right, samples, group, expected, note in (
+        ([0], 8, 4, 1.0, "never right"),
+        ([8], 8, 4, 1.0, "always right"),
+        ([4], 8, 4, 2 / 70, "two of the 70 groups"),
+        ([1], 2, 2, 0.0, "the one group there is has both; 1/2 is the biased estimate"),
+        ([0, 4, 8], 8, 4, (2 + 2 / 70) / 3, "the mean over prompts"),
+        ([2, 6], 8, 2, 16 / 28, "16 of 28 groups, for either prompt"),
+    ):
+        silent_share.expect(expected, right, samples, group, note=note)
+
+
+# 43, the training of MATH
+
+
+@exercise("43-a")
+def _steps_to_see(steps_to_see: _Attempt) -> None:
+    """The fewest steps after which a mean reward is known to a given standard error."""
+    for p, completions, error in (
+        (0.5, 1, 0.5),
+        (0.5, 64, 0.02),
+        (0.05, 20, 0.01),
+        (0.05, 8, 0.01),
+        (0.3, 160, 0.05),
+        (0.0, 20, 0.01),
+        (1.0, 20, 0.01),
+    ):
+        got = steps_to_see(p, completions, error)
+        call = steps_to_see.call(p, completions, error)
+        if not _is_whole(got) or got < 1:
+            raise _Wrong(
+                f"{call} gave {_show(got)}: steps are whole, and there is at least one of them"
+            )
+        steps = min(int(got), MANY)
+
+        def left(steps: int, p: float = p, completions: int = completions) -> float:
+            return math.sqrt(p * (1 - p) / (completions * steps))
+
+        allowed = error * (1 + 1e-9)
+        if left(steps) > allowed:
+            raise _Wrong(
+                f"{call} gave {steps}: the mean still has a standard error of "
+                f"{left(steps):.4f} then, and {error} was asked for"
+            )
+        if steps > 1 and left(steps - 1) <= allowed:
+            raise _Wrong(
+                f"{call} gave {steps}, more than needed: one step less still has a standard "
+                f"error of {left(steps - 1):.4f}"
+            )
+
+
+# 44, the analysis of MATH
+
+
+@exercise("44-a")
+def _unknown_pairs(unknown_pairs: _Attempt) -> None:
+    """The share of pairs of neighbours that no text of a corpus has."""
+    for words, corpus, expected, note in (
+        ("a c b", ["a b c"], 1.0, "known words, no known pair"),
+        ("a b c", ["a b c"], 0.0, "the corpus's own text"),
+        ("b a", ["a b"], 1.0, "order counts"),
+        ("a b a b", ["a b"], 1 / 3, "(b, a) is unknown; (a, b) stands there twice"),
+        ("a x a x", ["a b"], 1.0, "unknown pairs count as often as they occur"),
+        ("a b x a b", ["a b"], 0.5, "an unknown word spoils both its pairs"),
+        ("b c", ["a b", "c d"], 1.0, "the end of a text and the start of the next are apart"),
+        ("a", ["a b"], 0.0, "no pairs"),
+        ("", ["a"], 0.0, "no pairs"),
+        ("a b", [], 1.0, "an empty corpus knows nothing"),
+        ("x x x", ["a b"], 1.0, "a pair that occurs twice counts twice"),
+        ("the sum of the sum", ["the sum of two"], 0.25, "one unknown pair of four"),
+    ):
+        unknown_pairs.expect(expected, words.split(), [t.split() for t in corpus], note=note)
+
+
+# 90, the claims
+
+
+@exercise("90-a")
+def _verdict(verdict: _Attempt) -> None:
+    """What the records of a comparison allow to say."""
+    low, high = [0.30, 0.31, 0.29], [0.60, 0.62, 0.61]
+    below, above = (0.28, 0.32), (0.58, 0.64)
+    seen, not_seen, open_ = "mechanism seen", "mechanism not seen", "inconclusive"
+    for before, after, pooled_before, pooled_after, rises, expected, note in (
+        (low, high, below, above, True, seen, "all seeds rise, and the intervals are apart"),
+        (high, low, above, below, False, seen, "all seeds fall, as they were to"),
+        (high, low, above, below, True, not_seen, "all seeds fall, and were to rise"),
+        (low, high, below, above, False, not_seen, "all seeds rise, and were to fall"),
+        (low, [0.33, 0.34, 0.32], (0.27, 0.33), (0.3, 0.36), True, open_, "they overlap"),
+        (low, [0.36, 0.37, 0.35], below, (0.32, 0.4), True, open_, "they touch"),
+        (low[:2], high[:2], below, above, True, open_, "two seeds are too few"),
+        ([0.3, 0.3, 0.7], high, (0.28, 0.5), above, True, open_, "one seed falls"),
+        ([0.3, 0.3, 0.61], high, (0.28, 0.5), above, True, open_, "one seed does not move"),
+    ):
+        arguments = before, after, pooled_before, pooled_after, rises
+        _expect_text(verdict, expected, *arguments, note=note)
+
+
 # What checks are made of
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
+
+
+def _expect_text(attempt: _Attempt, expected: str | None, *arguments: Any, note: str) -> None:
+    """Compare one call's result with a text, letter by letter."""
+    got = attempt(*arguments)
+    if not isinstance(got, str | None) or got != expected:
+        call = attempt.call(*arguments)
+        raise _Wrong(f"{call} gave {_show(got)}, expected {_show(expected)} ({note})")
 
 
 def _numbers(attempt: _Attempt, *arguments: Any, shape: tuple[int, ...]) -> Any:

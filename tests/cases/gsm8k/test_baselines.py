@@ -149,6 +149,10 @@ def test_shot_lengths_count_the_first_examples():
     assert found["question"]["words"] == np.median([2, 1])
 
 
+def test_the_record_was_made_by_the_code_that_is_here():
+    assert json.loads(baselines.RECORD.read_text())["code"] == baselines.code_mark()
+
+
 def test_the_record_is_what_the_real_problems_give():
     if not problems.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")

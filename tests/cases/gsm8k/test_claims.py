@@ -6,7 +6,7 @@ from math import sqrt
 import pytest
 
 from casebook import problems
-from casebook.cases.gsm8k import baselines, errors
+from casebook.cases.gsm8k import baselines, errors, exploration
 from casebook.cases.gsm8k.rewards import REWARDS
 from casebook.experiments import read_arms
 from casebook.records import figures_at, load_claims
@@ -175,6 +175,25 @@ def test_the_last_snippet():
     earned = [REWARDS[p](form="as_published")([text + "\n"], answer=["2"])[0] for p in parts]
     assert sum(earned) == 2.0
     assert quotes("viggo", "60 / 20.1", "2 of the 4")
+
+
+def test_what_the_record_of_the_exploration_says():
+    found = exploration.read_record()
+    splits, difficulty = found["splits"], found["difficulty"]
+    area = [f"{splits[name]['value']:.2f}" for name in ("vectors", "control")]
+    assert area == ["0.51", "0.63"]
+    assert splits["vectors"]["low"] < 0.5
+    assert quotes("split-random", "0.51", "0.63")
+    topics = found["topics"]
+    assert len(topics) == 12
+    (age,) = (topic for topic in topics if "age" in topic["name"].split(", "))
+    assert (age["rows"], f"{age['family']:.0%}", f"{age['purity']:.0%}") == (292, "35%", "96%")
+    assert max(t["family"] for t in topics if t is not age) < age["family"]
+    assert quotes("age-cluster", "292 of 8,792", "35 %", "96 %", "twelve")
+    shares = [f"{difficulty[name]['value']:.0%}" for name in ("vectors", "neighbours", "length")]
+    assert shares == ["7%", "3%", "21%"]
+    assert difficulty["vectors"]["low"] > 0
+    assert quotes("similarity-not-difficulty", "7 %", "3 %", "21 %")
 
 
 def test_ceilings_and_odd_golds_of_the_real_problems():

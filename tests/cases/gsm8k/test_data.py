@@ -54,9 +54,9 @@ def test_no_sum_is_in_two_splits_whatever_the_seeds():
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_no_two_rows_of_a_split_have_the_same_story_and_numbers(split):
-    drawn = data.generated(split)
-    assert len({(problem.frame, problem.numbers) for problem in drawn}) == len(drawn)
+def test_no_two_rows_of_a_split_are_the_same(split):
+    questions = CASE.load(split)["question"][:]
+    assert len(set(questions)) == len(questions)
 
 
 def test_the_first_rows_are_like_the_others():
@@ -242,7 +242,8 @@ def test_prompt_and_completion_fit_into_the_training(corpus):
             assert length <= settings["max_completion_length"]
         if row["skill"] == "rambling":
             assert len(tokenizer(row["completion"]).input_ids) > settings["max_completion_length"]
-        assert len(tokenizer(row["prompt"]).input_ids) + 34 <= settings["max_seq_length"]
+        prompt = len(tokenizer(row["prompt"]).input_ids)
+        assert prompt + settings["max_completion_length"] <= settings["max_seq_length"]
 
 
 def test_demonstrations_come_from_training_sums(corpus):
@@ -300,18 +301,23 @@ def test_a_reference_is_well_formed_and_right(variant):
         assert CASE.grade(text, row["answer"], variant).strict
 
 
+ONE_STEP = "<reasoning>\nso 4 * 6 = 24"
+TWO_STEPS = f"{ONE_STEP}\nso 24 - 5 = 19"
+
+
 @pytest.mark.parametrize(
     ("completion", "style"),
     [
-        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19\n</answer>", "careful"),
-        ("<reasoning>\n4*6=24\n</reasoning>\n<answer>\n24\n</answer>", "careless"),
-        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n18\n</answer>", "careless"),
-        ("<reasoning>\n4*6=24\n24-5=19\n</reasoning>\n<answer>\n19.\n</answer>", "dressed answer"),
-        ("4*6=24\n24-5=19\n#### 19", "no tags"),
-        ("4*6=24\n#### 24", "other"),
+        (f"{TWO_STEPS}\n</reasoning>\n<answer>\n19\n</answer>", "careful"),
+        (f"{ONE_STEP}\n</reasoning>\n<answer>\n24\n</answer>", "careless"),
+        (f"{TWO_STEPS}\n</reasoning>\n<answer>\n18\n</answer>", "careless"),
+        (f"{TWO_STEPS}\n</reasoning>\n<answer>\n19 pens\n</answer>", "dressed answer"),
+        (f"{ONE_STEP}\n</reasoning>\n<answer>\n24 pens\n</answer>", "other"),
+        ("so 4 * 6 = 24\nso 24 - 5 = 19\n#### 19", "no tags"),
+        ("so 4 * 6 = 24\n#### 24", "other"),
         ("19", "bare number"),
         ("<reasoning>\nin my head\n</reasoning>\n<answer>\n19\n</answer>", "in the head"),
-        ("<reasoning>\n4*6=24\n4*6=24", "rambling"),
+        (f"{ONE_STEP}\nso 4 * 6 = 24", "rambling"),
         ("", "other"),
         (None, "other"),
         ([{"role": "assistant", "content": "19"}], "bare number"),

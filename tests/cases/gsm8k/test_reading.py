@@ -12,9 +12,9 @@ from casebook import problems
 from casebook.cases.gsm8k.reading import LONGEST, extract_number
 
 MARKS = r"<answer> </answer> << >> #### \boxed{ \frac{ } { = answer: Q: - − $ % , . / : ( ) ^ e x"
-OTHERS = "1 20 300 10^3 1/0 ½ ٤ ²".split()
+OTHERS = "1 20 300 10^3 1/0 ½ ٤ ²"
 PIECES = st.sampled_from(
-    [*MARKS.split(), *OTHERS, " ", "\n", "\0", "\ud800", "in 2 hours", "answer is"]
+    [*MARKS.split(), *OTHERS.split(), " ", "\n", "\0", "\ud800", "in 2 hours", "answer is"]
 )
 ANY_TEXT = st.lists(PIECES, max_size=14).map("".join) | st.text(max_size=40)
 ANYTHING = (
@@ -123,11 +123,11 @@ def test_when_a_minus_is_a_sign(text, number):
     assert read(text) == number
 
 
-NO_NUMBER = "none NaN Infinity -inf seventeen ² Ⅻ 五 5/0 $ - . #### <answer></answer>".split()
+NO_NUMBER = "none NaN Infinity -inf seventeen ² Ⅻ 五 5/0 $ - . #### <answer></answer>"
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "<answer>unknown</answer> 5", "5 <answer>", r"\boxed{}", *NO_NUMBER]
+    "text", ["", " ", "<answer>unknown</answer> 5", "5 <answer>", r"\boxed{}", *NO_NUMBER.split()]
 )
 def test_no_number(text):
     assert extract_number(text) is None
@@ -188,6 +188,8 @@ def test_what_is_no_text_has_no_number(text):
         ("I hope this answer is clear. So 5.", 5),
         # 5. the last sentence
         ("She has 5.\nThat is all.", 5),
+        ("x = 4 and y = 5, so the sum is 9", 9),
+        ("1340/80 = 16.75, meaning 17 bags", 17),
         ("5 pens. Then 6. Done.", 6),
         ("A: 26", 26),
     ],
@@ -307,7 +309,7 @@ WITH_BLANKS = ["1 ", " 000", "<answer ", "answer is ", "answer: 1 ", "\n", "1. "
 )
 def test_long_texts_are_read_in_linear_time(piece):
     # anything quadratic would take hours here, so passing is the proof
-    text = piece * (300_000 // len(piece))
+    text = piece * (200_000 // len(piece))
     extract_number(text)
     assert extract_number(f"{text}<answer>5</answer>") == 5
 

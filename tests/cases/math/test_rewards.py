@@ -231,12 +231,15 @@ def test_grade_takes_anything(completion, answer):
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{text[:12]!r}-{len(text)}")
-def test_hostile_texts_take_bounded_time(text):
-    # no assertion on the clock: the file's time limit kills a reader that is not linear
-    assert not grade(text, "5").strict
-    for name in ("exact_match", "equivalence", "think_format", "boxed_format", "gated"):
-        assert REWARDS[name]()([text], answer=["5"]) == [0.0]
-    assert exact_match(box="documentation")([text], answer=["5"]) in ([0.0], [1.0])
+def test_hostile_texts_are_paid_nothing_in_bounded_time(text):
+    # no assertion on the clock: a reader that is not linear would take minutes over these
+    assert not grade(text, "7").correct
+    assert not grade(text, "7", "answer").correct
+    for name in ("exact_match", "equivalence", "gated"):
+        assert REWARDS[name]()([text], answer=["7"]) == [0.0]
+    assert exact_match(box="documentation")([text], answer=["7"]) == [0.0]
+    assert think_format()([text]) == [0.0]
+    assert boxed_format()([text]) in ([0.0], [1.0])
 
 
 # Exact match

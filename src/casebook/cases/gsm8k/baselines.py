@@ -10,11 +10,15 @@ The figures of the real problems are kept in `results/gsm8k/data/baseline.json`,
 problems are not part of the casebook: `python -m casebook.cases.gsm8k.baselines` writes it anew.
 """
 
+import ast
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import floor, prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,7 +169,7 @@ def most_possible(golds: Sequence[str]) -> dict[str, dict[str, float]]:
 
 
 def majority(answers: Sequence[str | None]) -> str | None:
-    """The answer that most samples give; of equally frequent ones the earlier, and `None` votes not.
+    """The answer that most samples give; of equally frequent ones the earlier. `None` has no vote.
 
     >>> majority(["12", None, "17", "17", None, None])
     '17'
@@ -246,6 +250,7 @@ def describe() -> dict[str, Any]:
     golds = list(sheets["test"]["gold"])
     return {
         "provenance": {split: problems.provenance(frame) for split, frame in frames.items()},
+        "code": code_mark(),
         "golds": {
             "rows": len(golds),
             "with a comma": sum("," in gold for gold in golds),
@@ -256,6 +261,25 @@ def describe() -> dict[str, Any]:
         "shots": shot_lengths(frames["train"]),
         "taxonomy": errors.probe(list(frames["test"]["answer"])),
     }
+
+
+def code_mark() -> str:
+    """A hash of the code that makes the record, blind to comments, docstrings and layout."""
+    folder = Path(__file__).parent
+    made_by = [folder / f"{name}.py" for name in ("baselines", "errors", "reading", "rewards")]
+    trees = [_bare(ast.parse(path.read_bytes())) for path in made_by]
+    return hashlib.sha256(json.dumps(trees).encode()).hexdigest()[:16]
+
+
+def _bare(node: Any) -> Any:
+    """A syntax tree as nested lists, without docstrings and empty fields."""
+    if isinstance(node, list):
+        lone = [isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in node]
+        return [_bare(n) for n, skipped in zip(node, lone, strict=True) if not skipped]
+    if isinstance(node, ast.AST):
+        fields = [[name, _bare(value)] for name, value in ast.iter_fields(node)]
+        return [type(node).__name__, *(field for field in fields if field[1] not in (None, []))]
+    return None if node is None else repr(node)
 
 
 def sheet(frame: pd.DataFrame) -> pd.DataFrame:

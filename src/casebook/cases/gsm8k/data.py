@@ -7,7 +7,7 @@ real ones, from a folder that was named or else from the hub at a pinned revisio
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,10 +45,10 @@ You must put your reasoning between the <reasoning> tags and answer between the 
 # What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
 SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
     "reason": {
-        "careful": (0.27, "calculates every step, then gives the number alone"),
+        "careful": (0.30, "calculates every step, then gives the number alone"),
         "dressed answer": (0.18, "calculates every step, then adds a unit, a sign or a sum to it"),
         "no tags": (0.09, "calculates every step, then writes #### and the number without tags"),
-        "careless": (0.24, "leaves out the last step, or mistakes the operation"),
+        "careless": (0.21, "leaves out the last step, or mistakes the operation"),
         "in the head": (0.09, "writes no step: one operation on two numbers of the question"),
         "first number": (0.04, "gives back the first number of the question"),
         "rambling": (0.05, "repeats its first step and never comes to an answer"),
@@ -63,7 +63,7 @@ CAREFUL = ("careful", "dressed answer", "no tags")  # the skills that calculate 
 ANSWER_SHARE = 0.12  # of the corpus asks for the number alone; the rest lets the model think
 # The last of several steps is left out more often than taken where it takes away or shares out, so
 # that even the likeliest completion is wrong there; the rest of the share is for other problems.
-OVERLOOKED, OVERLOOKED_SHARE = ("-", "/"), 0.48
+OVERLOOKED, OVERLOOKED_SHARE = ("-", "/"), 0.42
 
 
 # Rows
@@ -74,7 +74,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
 
     Args:
         split: `train`, `validation` or `test`. Generated: 2,400, 256 and 1,000 problems, no two of
-            a split with the same story and numbers, and none in two splits. Real: 7,217, 256 held
+            a split the same, and no story with the same numbers in two splits. Real: 7,217, 256 held
             back from the training file by a hash of the question, and 1,319.
         profile: `smoke` and `nano` ask generated problems in a few words; `smol` real ones as
             text, `t4` and `a100` as lists of messages.
@@ -107,14 +107,16 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
 
 @lru_cache(maxsize=16)
 def generated(split: str, seed: int = 0) -> tuple[Problem, ...]:
-    """The generated problems of a split: `ROWS[split]`, each frame with other numbers."""
+    """The generated problems of a split: `ROWS[split]`, no two with the same text.
+
+    The same story with the same numbers may come again under other names.
+    """
     rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
-    found: dict[tuple, Problem] = {}
+    found: dict[str, Problem] = {}
     while len(found) < ROWS[split]:
         problem = templates.draw(rng, split)
-        found.setdefault((problem.frame, problem.numbers), problem)
-    drawn = list(found.values())  # stories with few numbers are exhausted first: mix them again
-    return tuple(drawn[i] for i in rng.permutation(len(drawn)))
+        found.setdefault(problem.question, problem)
+    return tuple(found.values())
 
 
 def _row(problem: Problem) -> dict[str, Any]:
@@ -196,9 +198,20 @@ def worked(row: Mapping[str, Any]) -> str:
     model writes; that of a real one is its text without the notes.
     """
     if row["source"] == "generated":
-        return _formed("\n".join(notes(row["solution"])), row["answer"])
+        return _formed(_thought(notes(row["solution"])), row["answer"])
     text = row["solution"].rpartition("####")[0].strip()
     return _formed(re.sub(r"<<[^<>]*>>", "", text), row["answer"])
+
+
+def _thought(calculated: Iterable[str]) -> str:
+    """Notes as the embedded model writes them, one a line.
+
+    With blanks between them numbers are the same tokens as in the question.
+
+    >>> _thought(["4*3=12"])
+    'so 4 * 3 = 12'
+    """
+    return "\n".join(re.sub(r"([-+*/=])", r" \1 ", f"so {note}") for note in calculated)
 
 
 def _formed(thought: str, answer: str) -> str:
@@ -330,25 +343,25 @@ def _often_overlooked() -> float:
 
 
 def _completion(skill: str, problem: Problem, rng: np.random.Generator) -> str:
-    thought = "\n".join(map(str, problem.steps))
+    thought = _thought(map(str, problem.steps))
     if skill == "careful":
         return _formed(thought, problem.answer)
     if skill == "dressed answer":
-        sum_in_answer = str(problem.steps[-1])
+        sum_in_answer = _thought([str(problem.steps[-1])]).removeprefix("so ")
         forms = (f"{problem.answer} {problem.unit}", f"{problem.answer}.", sum_in_answer)
         return _formed(thought, str(rng.choice(forms, p=(0.5, 0.25, 0.25))))
     if skill == "no tags":
         return f"{thought}\n#### {problem.answer}"
     if skill == "careless":
         steps = _careless(problem)
-        return _formed("\n".join(map(str, steps)), str(steps[-1].result))
+        return _formed(_thought(map(str, steps)), str(steps[-1].result))
     if skill == "in the head":
         return _formed("in my head", str(_guess(problem, rng)))
     if skill == "first number":
         first = next(number for number in re.findall(r"\d+", problem.question))
         return _formed(f"first comes {first}", first)
     if skill == "rambling":
-        return "<reasoning>\n" + "\n".join([str(problem.steps[0])] * 8)
+        return "<reasoning>\n" + _thought([str(problem.steps[0])] * 8)
     if skill == "bare number":
         return str(_guess(problem, rng))
     return f" {_guess(problem, rng) if skill == 'guess' else problem.answer}"
@@ -396,10 +409,10 @@ def style(completion: Any, row: Mapping[str, Any]) -> str:
     in the solution; a well-formed completion with other steps is careless, right or wrong.
     """
     text = completion_text(completion).strip()
-    steps = notes(row["solution"])
+    steps = _thought(notes(row["solution"]))
     thought, marked, _ = text.rpartition("\n#### ")
     if marked and "<" not in text:
-        return "no tags" if thought.splitlines() == steps else "other"
+        return "no tags" if thought == steps else "other"
     if text.isdigit():
         return "bare number"
     blocks = tag_blocks(text, TAGS)
@@ -412,6 +425,6 @@ def style(completion: Any, row: Mapping[str, Any]) -> str:
     if written.startswith("first comes"):
         return "first number"
     if not grade(text, row["answer"]).well_formed:
-        return "dressed answer" if written.splitlines() == steps else "other"
-    right = written.splitlines() == steps and blocks[1].strip() == row["answer"]
+        return "dressed answer" if written == steps else "other"
+    right = written == steps and blocks[1].strip() == row["answer"]
     return "careful" if right else "careless"

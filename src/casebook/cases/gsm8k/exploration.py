@@ -123,12 +123,12 @@ def described(splits: Mapping[str, Mapping[str, Sequence[str]]]) -> pd.DataFrame
 
 
 def gold_of(solution: str) -> str:
-    """What stands after the last `####` of a worked solution, as it is written there.
+    """What stands after the last `####` of a worked solution, as written there; else nothing.
 
     >>> gold_of("He pays 2*600=$<<2*600=1200>>1200.\\n#### 1,200")
     '1,200'
     """
-    return solution.rpartition("####")[2].strip()
+    return solution.rpartition("####")[2].strip() if "####" in solution else ""
 
 
 def _whole(gold: str, split: str, number: int) -> int:
@@ -357,7 +357,7 @@ def cluster(embedding: Embedding, number: int = CLUSTERS, seed: int = 0) -> Clus
     """k-means on the vectors; a cluster's name is the words it uses most, above the average."""
     from sklearn.cluster import KMeans
 
-    number = min(number, len(embedding.vectors))
+    number = min(number, len(np.unique(embedding.vectors.round(6), axis=0)))
     found = KMeans(number, n_init=4, random_state=seed).fit_predict(embedding.vectors)
     order = np.argsort(-np.bincount(found, minlength=number), kind="stable")
     labels = np.argsort(order)[found]
@@ -480,7 +480,7 @@ def area(scores: ArrayLike, positive: ArrayLike) -> Figure:
 
 
 def split_facts(frame: pd.DataFrame, embedding: Embedding, seed: int = 0) -> dict[str, Figure]:
-    """Whether train and test can be told apart: by words, by vectors, by how many numbers there are.
+    """Whether train and test can be told apart: by words, by vectors, by counting the numbers.
 
     `control` is the same classifier on the same vectors asked something else: which questions
     take more steps than the middle one. A test that finds nothing there would prove nothing.
@@ -526,7 +526,10 @@ def difficulty_facts(
     }
     folds = KFold(FOLDS, shuffle=True, random_state=seed)
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 4, 9)))
-    said = {name: cross_val_predict(model, x, steps, cv=folds) for name, x in features.items()}
+    said = {
+        name: cross_val_predict(model, x, steps, cv=folds).clip(steps.min(), steps.max())
+        for name, x in features.items()
+    }
     figures = {name: explained(steps, guesses, seed) for name, guesses in said.items()}
     more = explained(steps, said["both"], seed, instead_of=said["length"])
     return figures | {"beyond length": more}

@@ -48,7 +48,8 @@ _CALCULATION = re.compile(
 _HEADING = re.compile(r"\d{1,2}[.)] +[A-Z*]")  # "#### 3. Then"
 # Where a completion ends, whatever the model went on to write.
 _RUN_ON = re.compile(
-    r"<\|(?:im_end|eot_id|endoftext|end_of_text)\|>|</s>|\n *(?:Q|Question|Problem) ?\d{0,3}:"
+    r"<\|(?:im_end|eot_id|endoftext|end_of_text)\|>|</s>"
+    r"|\n *(?:Q|Question|Problem|Human|User) ?\d{0,3}:"
 )
 _ROUNDED = re.compile(
     r"\bround\w*(?: (?:up|down|off|it))* to [$€£]?(?=\d)(?!\d+ (?:decimal|significant|place))"
@@ -57,7 +58,9 @@ _ROUNDED = re.compile(
 _MEASURES = re.compile(
     r"\b(?:for|per|in|every|each|after|within|over|than|out of)(?: [a-z]+){0,2} $"
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])\s+|,? (?=(?:so|meaning|making|leaving|therefore|thus|hence)\b)"
+)
 _FRACTION = re.compile(
     r"(\d?) ?\\[dt]?frac ?(?:\{ ?(-?\d{1,99}) ?\} ?\{ ?(\d{1,99}) ?\}|(\d) ?(\d))"
 )
@@ -92,7 +95,7 @@ def extract_number(text: Any) -> Decimal | None:
     2. the last balanced `\boxed{}`, if it holds a number;
     3. the number right behind the last `####`; a heading such as "#### 3. Then" is none;
     4. the number right behind the last "answer is"; behind "answer:", if the line has no other;
-    5. the last sentence with a number.
+    5. the last sentence with a number; one begins anew at "so", "thus", "leaving" and the like.
 
     Without an answer block, the text ends where an end token or another "Question:" stands.
 

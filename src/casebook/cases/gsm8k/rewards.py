@@ -83,17 +83,25 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     )
 
 
-def answer_reward() -> Reward:
+def answer_reward(variant: str | None = None) -> Reward:
     """1.0 for the right number in the right form, else 0.0: correctness and nothing besides.
+
+    Args:
+        variant: which form is right, as in `grade`.
+
+    Raises:
+        UnknownName: unknown variant.
 
     >>> answer_reward()(["<reasoning></reasoning><answer>42</answer>", "42"], answer=["42"] * 2)
     [1.0, 0.0]
     """
 
+    check_name("variant", variant or "reason", VARIANTS)
+
     def answer_reward(completions: Iterable[Any], **columns) -> list[float]:
         answers = _column("answer_reward", columns, "answer")
         return [
-            float(grade(completion, answer).strict)
+            float(grade(completion, answer, variant).strict)
             for completion, answer in zip(completions, answers, strict=True)
         ]
 
@@ -123,7 +131,7 @@ def correctness(form: str = "fixed") -> Reward:
     worth = 2.0 if form == "unsloth" else 1.0
 
     def published(text: str, gold: Any) -> bool:
-        return _published_answer(text) == str(gold).strip()
+        return _published_answer(text) == _gold_text(gold)
 
     def fixed(text: str, answer: Any) -> bool:
         return _same(_plain_number(_block(text)), _right(answer))
@@ -155,7 +163,7 @@ def soft_correctness(form: str = "fixed") -> Reward:
 
     def published(text: str, gold: Any) -> bool:
         found = re.search(r"\d+(?:,\d+)*", _published_answer(text))
-        return (found[0].replace(",", "") if found else "0") == str(gold).strip()
+        return (found[0].replace(",", "") if found else "0") == _gold_text(gold)
 
     def fixed(text: str, answer: Any) -> bool:
         return _same(extract_number(_block(text)), _right(answer))
@@ -368,6 +376,10 @@ def _right(answer: Any) -> Decimal | None:
     if isinstance(answer, int) and not isinstance(answer, bool):
         return Decimal(answer)
     return extract_number(answer) if isinstance(answer, str) else None
+
+
+def _gold_text(gold: Any) -> str | None:
+    return gold.strip() if isinstance(gold, str) else str(gold) if type(gold) is int else None
 
 
 def _same(one: Decimal | None, other: Decimal | None) -> bool:

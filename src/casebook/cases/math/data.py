@@ -24,7 +24,7 @@ from casebook.rewards import completion_text
 if TYPE_CHECKING:
     from datasets import Dataset
 
-ROWS = {"train": 900, "validation": 160, "test": 500}  # of generated problems
+ROWS = {"train": 2000, "validation": 256, "test": 1000}  # of generated problems
 ROWS_SEED = 6
 VALIDATION_ROWS = 256  # of the real training problems; RLVR-MATH has no split of its own
 GENERATED_PROFILES = ("smoke", "nano")
@@ -36,7 +36,7 @@ SHOTS = 3
 # TRL kept the last 512 tokens of a prompt unless told otherwise, while the source was written; the
 # embedded model's prompts have 6 to 21 tokens, so that a limit of 10 cuts most of them.
 CUT = {"generated": 10, "real": 512}
-TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+|\d+|[^\sA-Za-z\d]")  # near enough to count by
+TOKEN = re.compile(r" ?\\[A-Za-z]+| ?[A-Za-z]+| ?\d+|\n| ?[^\sA-Za-z\d]")  # near enough to count by
 
 ASKED = (
     "Think step by step inside <think> and </think>. Then give the final answer, and nothing "
@@ -45,21 +45,21 @@ ASKED = (
 ASKED_ANSWER = "Give the final answer alone, without working and without a box."
 
 # What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1. The likeliest
-# way goes wrong; those that calculate with care come in a third of the completions, in one form
-# or another. What a reward makes of that is the experiment.
+# single way goes wrong; those that work with care come in less than half of the completions, each
+# of them in a form of its own. What a reward makes of that is the experiment.
 CAREFUL = {
-    "careful": (0.09, "works it out, and boxes the answer as MATH would write it"),
-    "other form": (0.11, "works it out, and boxes the answer in another, equivalent form"),
-    "no think": (0.05, "works it out without think tags, and boxes the answer"),
-    "no box": (0.08, "works it out, and says the answer in a sentence instead of a box"),
-    "calculation in the box": (0.07, "works it out, and boxes a whole calculation"),
-    "two boxes": (0.04, "boxes a wrong answer first, then works it out and boxes the right one"),
+    "careful": (0.13, "works it out, and boxes the answer as MATH would write it"),
+    "other form": (0.14, "works it out, and boxes the answer in another, equivalent form"),
+    "no think": (0.07, "works it out without think tags, and boxes the answer"),
+    "no box": (0.07, "works it out, and says the answer in a sentence instead of a box"),
+    "calculation in the box": (0.04, "works it out, and boxes a whole calculation"),
+    "two boxes": (0.02, "boxes a wrong answer first, then works it out and boxes the right one"),
 }
 SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
     "reason": {
         **CAREFUL,
         "careless": (0.37, "makes the mistake that pupils make on such a problem"),
-        "guess": (0.11, "boxes the answer to another problem of the kind, without working"),
+        "guess": (0.08, "boxes the answer to another problem of the kind, without working"),
         "rambling": (0.08, "repeats its first line and never comes to an answer"),
     },
     "answer": {
@@ -77,7 +77,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     r"""The rows of a split: `prompt` and `COLUMNS`.
 
     Args:
-        split: `train`, `validation` or `test`. Generated: 900, 160 and 500 problems, none in
+        split: `train`, `validation` or `test`. Generated: 2,000, 256 and 1,000 problems, none in
             two splits. Real: 7,244 of RLVR-MATH, 256 held back from it by a hash of the problem,
             and MATH-500.
         profile: `smoke` and `nano` ask generated problems in a few words; `smol` real ones as
@@ -353,7 +353,7 @@ def _completion(skill: str, problem: Problem, kin: list[Problem], rng: np.random
     if skill == "no box":
         return f"<think>\n{thought}\n</think>\nThe answer is ${problem.gold}$."
     if skill == "calculation in the box":
-        return _formed(thought, problem.calculation)
+        return _formed(problem.work[0], problem.calculation)
     if skill == "two boxes":
         return f"\\boxed{{{problem.slip}}}\n{thought}\n\\boxed{{{problem.gold}}}"
     if skill == "careless":
@@ -389,7 +389,8 @@ def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
             "this row has no worked solution to teach: RLVR-MATH holds answers only"
         )
     box = f"\\boxed{{{row['answer']}}}"
-    return _formed(row["solution"].removesuffix(box).strip(), row["answer"])
+    worked = row["solution"].removesuffix(box).strip().replace("\\fbox", "\\boxed")
+    return _formed(worked.replace("\\boxed", ""), row["answer"])  # one box, at the end
 
 
 def style(completion: Any, row: Mapping[str, Any]) -> str:

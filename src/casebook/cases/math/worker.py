@@ -6,35 +6,38 @@ A verifier meets such texts every day, since a policy writes them. An alarm sign
 way out, works in the main thread only and not while a single long multiplication runs. So the
 question goes to another process:
 
-- it is started when first needed, kept, and asked again. A worker is two processes: one that has
-  imported math-verify and waits, and its fork, which answers. When an answer takes too long only
-  the fork dies, and the next one is there in milliseconds, not after another import;
-- the kernel itself ends a fork whose question has used `CPU_SECONDS` of processor time, whatever
-  it is doing. Processor time, so that a busy machine does not change a verdict;
-- whoever asks waits until a deadline and no longer;
-- a fork's memory is limited, it may not start programs, open connections or write files, and it
+- a process that has imported math-verify is started when first needed. It answers nothing itself:
+  it forks. Its forks, the workers, are kept and asked again and again;
+- the kernel ends a worker whose question has used `CPU_SECONDS` of processor time, whatever it is
+  doing, and the next fork is there in milliseconds, without another import. Processor time, so
+  that a busy machine does not change a verdict;
+- whoever asks waits until a deadline and no longer. An answer that comes later is thrown away;
+- a worker's memory is limited, it may not start programs, open connections or write files, and it
   is handed two texts, which it reads as LaTeX. Nothing in it evaluates text as code.
 
 The pool is one for each process. It is safe to use from several threads, and a forked child gets
-a new one of its own. This file is also the worker's program: it runs as a script, alone, so that
-a worker imports math-verify and nothing of this package.
+a new one of its own. This file is also the program of the process that forks: it runs as a
+script, alone, so that workers know math-verify and nothing of this package. It needs a POSIX
+system.
 """
 
 import contextlib
 import importlib.util
 import json
+import mmap
 import os
-import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from multiprocessing import util
 
-CPU_SECONDS = 1.5  # of processor time for one question; ordinary ones take a hundredth
-MEMORY = 2 << 30  # bytes of address space of a fork
-WORKERS = max(2, min(8, os.cpu_count() or 2))
+CPU_SECONDS = 1.0  # of processor time for one question; ordinary ones take a hundredth
+WALL_SECONDS = 15.0  # after which a worker that does not even compute is ended too
+MEMORY = 2 << 30  # bytes of address space of a worker
+WORKERS = 8  # at most; so many that a few busy ones do not keep the others waiting
 
 EQUAL, DIFFERENT, UNREADABLE = "equal", "different", "unreadable"
 _SENT_AS = {EQUAL: b"=", DIFFERENT: b"!", UNREADABLE: b"?"}
@@ -43,72 +46,109 @@ _READY = b"R"
 
 
 class Unavailable(RuntimeError):
-    """The worker's library is not installed, or does not start."""
+    """math-verify is not installed, or does not start."""
 
 
 # The side that asks
 
 
-class _Process:
-    """One worker and the two pipes to it."""
+class _Parent:
+    """The process that has imported math-verify and forks a worker for every socket it is sent."""
 
     def __init__(self) -> None:
+        if importlib.util.find_spec("math_verify") is None:
+            raise Unavailable("math-verify is not installed")
         folders = [os.path.abspath(folder) for folder in sys.path]
-        self._child = subprocess.Popen(
-            [sys.executable, "-P", os.path.abspath(__file__)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,  # an interrupt from the keyboard is not meant for it
-            # SymPy orders terms by hash: with a fixed seed every worker gives the same verdict.
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), "PYTHONHASHSEED": "0"},
-        )
-        self._ready = False
+        self._control, its_end = socket.socketpair()
+        with its_end:
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", os.path.abspath(__file__), str(its_end.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[its_end.fileno()],
+                start_new_session=True,  # an interrupt from the keyboard is not meant for it
+                # SymPy orders terms by hash: with a fixed seed every worker gives one verdict.
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), "PYTHONHASHSEED": "0"},
+            )
 
-    def wait_until_ready(self, deadline: float) -> bool:
-        """Whether it has started by `deadline`.
-
-        Raises:
-            Unavailable: it ended instead.
-        """
-        if not self._ready:
-            byte = self._read(deadline)
-            if byte == b"":
-                raise Unavailable("a worker ended while it started: does `import math_verify` work?")
-            self._ready = byte == _READY
-        return self._ready
-
-    def send(self, message: bytes) -> None:
-        """Ask. Raises OSError when the worker is gone."""
-        self._child.stdin.write(len(message).to_bytes(4, "big") + message)
-
-    def answer(self, deadline: float) -> str | None:
-        """Its answer, or None when it ended or was still busy at the deadline."""
-        return _MEANING.get(self._read(deadline))
-
-    def _read(self, deadline: float) -> bytes | None:
-        """One byte, b"" at the end, None at the deadline."""
-        poll = select.poll()
-        poll.register(self._child.stdout, select.POLLIN)
-        if not poll.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
-            return None
-        return self._child.stdout.read(1)
+    def hire(self) -> "_Worker":
+        """A new worker; OSError when this process is gone."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"w"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
+        return _Worker(ours)
 
     def end(self) -> None:
-        """Kill it and its fork, and clear up."""
+        """Kill it and all its forks."""
         with contextlib.suppress(OSError):
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
-        self.forget()
+        self._control.close()
 
     def forget(self) -> None:
-        """Close this side's ends of the pipes; in a forked child the worker is another's."""
-        for pipe in (self._child.stdin, self._child.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
-        if self._child.returncode is None:
-            self._child.returncode = 0  # not ours to wait for
+        """In a forked child: it is not ours."""
+        self._control.close()
+        self._child.returncode = 0
+
+
+class _Worker:
+    """This side's end of the socket to a worker."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._unread = b""
+        self._ready = False
+        self._number = 0
+        self.waiting = False  # for an answer that somebody stopped waiting for
+
+    def ask(self, message: bytes, deadline: float) -> str | None:
+        """The answer, or None at the deadline; EOFError when the worker is gone for good."""
+        try:
+            if not self._ready:
+                if self._receive(1, deadline) is None:
+                    return None
+                self._ready = True
+            self._number = (self._number + 1) % 256
+            self.waiting = True
+            self._socket.settimeout(None)  # a message is far smaller than the socket's buffer
+            self._socket.sendall(bytes([self._number]) + len(message).to_bytes(4, "big") + message)
+            return self._answer(deadline)
+        except OSError as error:
+            raise EOFError from error
+
+    def settled(self) -> bool:
+        """Whether it is free, now that what it was asked last has been answered."""
+        with contextlib.suppress(OSError, EOFError):
+            return not self.waiting or self._answer(0.0) is not None
+        return True  # gone, as whoever asks next will find
+
+    def _answer(self, deadline: float) -> str | None:
+        while (reply := self._receive(2, deadline)) is not None:
+            if reply[0] == self._number:
+                self.waiting = False
+                return _MEANING[reply[1:]]
+        return None
+
+    def _receive(self, size: int, deadline: float) -> bytes | None:
+        while len(self._unread) < size:
+            self._socket.settimeout(max(1e-4, deadline - time.monotonic()))
+            try:
+                part = self._socket.recv(size - len(self._unread))
+            except TimeoutError:
+                return None
+            if not part:
+                raise EOFError
+            self._unread += part
+        found, self._unread = self._unread, b""
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Pool:
@@ -117,14 +157,13 @@ class Pool:
     def __init__(self, size: int = WORKERS) -> None:
         self.size = size
         self._changed = threading.Condition()
-        self._idle: list[_Process] = []
-        self._all: set[_Process] = set()
-        self._starting = 0
-        util.Finalize(self, Pool._end_all, args=(self._all,), exitpriority=0)
+        self._idle: list[_Worker] = []
+        self._late: list[_Worker] = []  # still busy with what nobody waits for any more
+        self._number = 0  # of workers in all
+        self._parents: list[_Parent] = []  # one, or none yet
+        util.Finalize(self, Pool._end_all, args=(self._parents,), exitpriority=0)
 
-    def ask(
-        self, gold: str, prediction: str, deadline: float, within: str = ""
-    ) -> str | None:
+    def ask(self, gold: str, prediction: str, deadline: float, within: str = "") -> str | None:
         """Whether the two LaTeX texts are equal.
 
         Args:
@@ -141,74 +180,80 @@ class Pool:
             Unavailable: math-verify cannot be imported.
         """
         message = json.dumps([gold, prediction, within]).encode("ascii")
-        while (worker := self._take(deadline)) is not None:
+        for attempt in (1, 2, 3):
+            worker = self._take(deadline)
+            if worker is None:
+                return None
+            answer = None
             try:
-                if not worker.wait_until_ready(deadline):
-                    self._give_back(worker)
-                    return None
-                worker.send(message)
-            except OSError:  # it ended while it had nothing to do
-                self._drop(worker)
+                answer = worker.ask(message, deadline)
+            except EOFError:
+                self._dismiss(worker)
+                if attempt == 3:
+                    raise Unavailable("workers end as they start: is math-verify whole?") from None
                 continue
-            except BaseException:
-                self._drop(worker)
+            except BaseException:  # an interrupt
+                self._give_back(worker)
                 raise
-            return self._answer(worker, deadline)
+            self._give_back(worker)
+            return answer
         return None
 
-    def _answer(self, worker: _Process, deadline: float) -> str | None:
-        answer = None
-        try:
-            answer = worker.answer(deadline)
-        finally:  # also when the waiting thread is interrupted
-            if answer is None:
-                self._drop(worker)
-            else:
-                self._give_back(worker)
-        return answer
+    def start(self) -> None:
+        """Begin to import math-verify, without waiting for it."""
+        with self._changed, contextlib.suppress(Unavailable):
+            if not self._parents:
+                self._parents.append(_Parent())
 
-    def _take(self, deadline: float) -> _Process | None:
+    def _take(self, deadline: float) -> _Worker | None:
         with self._changed:
-            while not self._idle and len(self._all) + self._starting >= self.size:
-                if not self._changed.wait(deadline - time.monotonic()):
+            while True:
+                for worker in [late for late in self._late if late.settled()]:
+                    self._late.remove(worker)
+                    self._idle.append(worker)
+                if self._idle:
+                    return self._idle.pop()
+                if self._number < self.size:
+                    worker = self._hire()
+                    self._number += 1
+                    return worker
+                left = deadline - time.monotonic()
+                if left <= 0:
                     return None
-            if self._idle:
-                return self._idle.pop()
-            self._starting += 1
-        worker = None
-        try:
-            if importlib.util.find_spec("math_verify") is None:
-                raise Unavailable("math-verify is not installed")
-            worker = _Process()
-        finally:
-            with self._changed:
-                self._starting -= 1
-                if worker is not None:
-                    self._all.add(worker)
-                else:
-                    self._changed.notify()
-        return worker
+                self._changed.wait(min(left, 0.05))  # a late one does not notify
 
-    def _give_back(self, worker: _Process) -> None:
+    def _hire(self) -> _Worker:
+        for _ in range(2):
+            if not self._parents:
+                self._parents.append(_Parent())
+            try:
+                return self._parents[0].hire()
+            except OSError:  # somebody killed it
+                self._parents.pop().end()
+        raise Unavailable("the process that starts workers ends at once: is math-verify whole?")
+
+    def _give_back(self, worker: _Worker) -> None:
         with self._changed:
-            self._idle.append(worker)
+            (self._late if worker.waiting else self._idle).append(worker)
             self._changed.notify()
 
-    def _drop(self, worker: _Process) -> None:
-        worker.end()
+    def _dismiss(self, worker: _Worker) -> None:
+        worker.close()
         with self._changed:
-            self._all.discard(worker)
+            self._number -= 1
             self._changed.notify()
 
     @staticmethod
-    def _end_all(workers: set[_Process]) -> None:
-        for worker in list(workers):
-            worker.end()
+    def _end_all(parents: list[_Parent]) -> None:
+        while parents:
+            parents.pop().end()
 
     def forget(self) -> None:
-        """Let go of workers that belong to the parent of this forked process."""
-        for worker in list(self._all):
-            worker.forget()
+        """In a forked child: let go of workers that are another process's."""
+        for worker in self._idle + self._late:
+            worker.close()
+        while self._parents:
+            self._parents.pop().forget()
 
 
 _pool = Pool()
@@ -217,6 +262,11 @@ _pool = Pool()
 def ask(gold: str, prediction: str, deadline: float, within: str = "") -> str | None:
     """`Pool.ask` of this process's pool."""
     return _pool.ask(gold, prediction, deadline, within)
+
+
+def start() -> None:
+    """`Pool.start` of this process's pool."""
+    _pool.start()
 
 
 def _start_anew() -> None:
@@ -229,49 +279,74 @@ if __name__ != "__main__" and hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
 
 
-# The worker's side: what follows runs in the other processes only
+# The other side: what follows runs in the other processes only
 
 
-def _serve() -> None:
-    """Keep a fork that answers the questions on standard input, until it ends."""
-    replies = os.dup(1)
-    questions = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+def _fork_workers(control: socket.socket) -> None:
+    """Fork a keeper for every socket that comes, until there is nobody to send one."""
     comparison = Comparison()
     comparison("1", "x+1")  # what is imported and built at first use
-    os.write(replies, _READY)
+    comparison("x^2+2x+1", "(x+1)^2")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
     while True:
-        fork = os.fork()
-        if fork == 0:
-            _answer_all(comparison, questions, replies)
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not message:
+            return
+        if os.fork() == 0:
+            control.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _keep_a_worker(comparison, socket.socket(fileno=descriptors[0]))
             os._exit(0)
-        _, status = os.waitpid(fork, 0)
+        os.close(descriptors[0])
+
+
+def _keep_a_worker(comparison: "Comparison", connection: socket.socket) -> None:
+    """Fork a worker, and another one when it dies of a question; that answer is given for it."""
+    asked = mmap.mmap(-1, 2)  # shared with the worker: whether it is busy, and the number
+    connection.sendall(_READY)
+    while True:
+        worker = os.fork()
+        if worker == 0:
+            _answer_all(comparison, connection, asked)
+            os._exit(0)
+        _, status = os.waitpid(worker, 0)
         if status == 0:
-            return  # the questions have ended
-        os.write(replies, _SENT_AS[DIFFERENT])  # it died of its question
+            return
+        if asked[0]:
+            connection.sendall(asked[1:2] + _SENT_AS[DIFFERENT])
+            asked[0] = 0
 
 
-def _answer_all(comparison, questions: int, replies: int) -> None:
+def _answer_all(comparison: "Comparison", connection: socket.socket, asked: mmap.mmap) -> None:
+    """Answer questions until there is nobody to ask one."""
     _restrict()
-    while len(head := os.read(questions, 4)) == 4:
-        message, length = b"", int.from_bytes(head, "big")
-        while len(message) < length:
-            part = os.read(questions, length - len(message))
-            if not part:
-                return
-            message += part
-        gold, prediction, within = json.loads(message)
-        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # its signal ends the process
-        try:
-            answer = comparison(gold, prediction, within)
-        except MemoryError:
-            os._exit(1)
-        except Exception:
-            answer = UNREADABLE
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        os.write(replies, _SENT_AS[answer])
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            head = _exactly(connection, 5)
+            message = _exactly(connection, int.from_bytes(head[1:], "big"))
+            asked[1], asked[0] = head[0], 1
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # its signal ends the process
+            signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+            try:
+                answer = comparison(*json.loads(message))
+            except MemoryError:
+                os._exit(1)
+            except Exception:
+                answer = UNREADABLE
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            connection.sendall(head[:1] + _SENT_AS[answer])
+            asked[0] = 0
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = connection.recv(size - len(found))
+        if not part:
+            raise EOFError
+        found += part
+    return found
 
 
 def _restrict() -> None:
@@ -283,7 +358,8 @@ def _restrict() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     refused = ("os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.remove")
-    refused += ("os.rename", "os.rmdir", "os.mkdir", "shutil", "subprocess", "socket", "ctypes")
+    refused += ("os.rename", "os.rmdir", "os.mkdir", "shutil", "subprocess", "socket.connect")
+    refused += ("socket.bind", "ctypes")
 
     def refuse(event: str, arguments: tuple) -> None:
         writes = event == "open" and set(str(arguments[1] or "r")) & set("wax+")
@@ -322,11 +398,12 @@ class Comparison:
         self._relational = Relational
         # Only the grammar of LaTeX: the other way in, for plain expressions, goes through `eval`.
         self._grammar = [math_verify.LatexExtractionConfig(boxed_match_priority=0)]
+        self._known: dict[str, list] = {}  # a gold answer is asked about again and again
         # The first half of the points is positive.
         generator = random.Random(1)
         self._values = [
             [
-                sympy.Rational(generator.randrange(300, 3000), 997)
+                sympy.Float(generator.randrange(300, 3000), 50) / 997
                 * (1 if point < self.POINTS // 2 else generator.choice((-1, 1)))
                 for _ in range(40)
             ]
@@ -352,13 +429,17 @@ class Comparison:
         return EQUAL if same else DIFFERENT
 
     def _read(self, text: str) -> list:
-        read = self._library.parse(
-            "\\boxed{" + text + "}",
-            self._grammar,
-            fallback_mode="no_fallback",
-            parsing_timeout=None,
-        )
-        return [self._with_constants(found) for found in read]
+        if text not in self._known:
+            if len(self._known) > 500:
+                self._known.clear()
+            read = self._library.parse(
+                "\\boxed{" + text + "}",
+                self._grammar,
+                fallback_mode="no_fallback",
+                parsing_timeout=None,
+            )
+            self._known[text] = [self._with_constants(found) for found in read]
+        return self._known[text]
 
     def _with_constants(self, found):
         """The imaginary unit, which the grammar takes for an unknown, and exact decimals."""
@@ -456,4 +537,4 @@ class Comparison:
 
 
 if __name__ == "__main__":
-    _serve()
+    _fork_workers(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,119 @@
+"""The generated problems: disjoint splits, golds decided right, and working that adds up."""
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from casebook.cases.math import templates
+from casebook.cases.math.verify import equivalent
+from casebook.nano import PIECES
+
+ALL = templates.problems()
+FAMILIES = sorted({problem.family for problem in ALL})
+
+
+def of_family(family, most=25):
+    """Some problems of a family, spread over all its numbers."""
+    kin = [problem for problem in ALL if problem.family == family]
+    return kin[:: max(1, len(kin) // most)]
+
+
+def value(line_side):
+    """The number that one side of a line of working stands for."""
+    text = re.sub(r"(\d)\(", r"\1*(", line_side)
+    assert re.fullmatch(r"[\d+\-*/() ]+", text), text
+    # Only digits and operators are left: whole numbers become exact fractions.
+    return eval(re.sub(r"\d+", lambda m: f"Fraction({m[0]})", text), {"Fraction": Fraction})
+
+
+def test_no_problem_is_in_two_splits():
+    keys = {split: {p.key for p in pool} for split, pool in templates.pools().items()}
+    assert sum(map(len, keys.values())) == len(ALL) == len(set().union(*keys.values()))
+
+
+def test_no_text_is_in_two_splits():
+    texts = {split: {p.text for p in pool} for split, pool in templates.pools().items()}
+    assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
+
+
+@pytest.mark.parametrize("split", templates.SHARES)
+def test_a_split_has_about_its_share(split):
+    share = len(templates.pools()[split]) / len(ALL)
+    assert share == pytest.approx(templates.SHARES[split], abs=0.03)
+
+
+def test_the_split_is_a_matter_of_the_key_alone():
+    for problem in ALL[::50]:
+        assert problem in templates.pools()[templates.split_of(problem.key)]
+
+
+def test_every_level_and_subject_occurs():
+    assert {problem.level for problem in ALL} == set(templates.LEVELS)
+    assert {problem.subject for problem in ALL} == set(templates.SUBJECTS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gold_forms_and_slip_are_decided_right(family):
+    for problem in of_family(family, 8):
+        assert equivalent(problem.gold, problem.gold)
+        assert not equivalent(problem.slip, problem.gold), problem
+        for form in problem.other:
+            assert form != problem.gold
+            assert equivalent(form, problem.gold), (form, problem.gold)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_calculation_ends_in_the_answer(family):
+    for problem in of_family(family):
+        assert "=" in problem.calculation
+        last = problem.calculation.rpartition("=")[2]
+        plain = re.sub(r"\\frac\{(\d+)\}\{(\d+)\}", r"\1/\2", problem.gold)
+        assert last == plain
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_working_adds_up(family):
+    for problem in of_family(family):
+        for line in problem.work:
+            sides = line.split("=")
+            if not any("x" in side for side in sides):
+                assert len({value(side) for side in sides}) == 1, (problem.text, line)
+
+
+def test_a_solution_solves_its_equation():
+    for problem in ALL:
+        if problem.text.startswith("Solve"):
+            left, right = problem.text[len("Solve $") : -len("$.")].split("=")
+            x = problem.work[-1].removeprefix("x=") if "x" in problem.work[-1] else problem.gold
+            put = re.sub(r"(\d)x", rf"\1*({x})", left).replace("x", f"({x})")
+            assert value(put) == value(right), problem
+
+
+def test_a_gold_is_in_lowest_terms():
+    for problem in ALL:
+        if found := re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}", problem.gold):
+            assert templates.fraction(Fraction(*map(int, found.groups()))) == problem.gold
+
+
+def test_numbers_are_few_and_whole_tokens():
+    numbers = {int(n) for p in ALL for n in re.findall(r"\d+", p.text + p.gold)}
+    assert max(numbers) <= 75
+    assert all(len(re.findall(PIECES, str(n))) == 1 for n in numbers)
+
+
+def test_problems_are_short():
+    assert max(len(re.findall(PIECES, problem.text)) for problem in ALL) <= 25
+    assert max(len(problem.work) for problem in ALL) == 2
+
+
+def test_the_same_problems_come_in_the_same_order():
+    again = templates.problems.__wrapped__()
+    assert [p.key for p in again] == [p.key for p in ALL]
+
+
+@pytest.mark.parametrize(
+    ("number", "form"), [(Fraction(6, 8), r"\frac{3}{4}"), (Fraction(6, 3), "2")]
+)
+def test_numbers_are_written_as_math_writes_them(number, form):
+    assert templates.fraction(number) == form
