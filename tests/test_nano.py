@@ -209,7 +209,9 @@ CAREFUL = {  # the skills that work an answer out, whatever the form they put it
 def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful(case):
     shipped, control = nano.folder(case), nano.folder(case) / "no_careful"
     made, usual = (json.loads((f / "build.json").read_text()) for f in (control, shipped))
-    assert made == usual | {"without": sorted(CAREFUL[case])}
+    # What is left out is what takes long to learn, so a control may take fewer steps.
+    assert made | {"steps": usual["steps"]} == usual | {"without": sorted(CAREFUL[case])}
+    assert 2 * made["steps"] >= usual["steps"]
     assert (control / "tokenizer.json").read_text() == (shipped / "tokenizer.json").read_text()
 
 

@@ -652,8 +652,8 @@ def _silent_share(silent_share: _Attempt) -> None:
     for right, samples, group, expected, note in (
         ([0], 8, 4, 1.0, "never right"),
         ([8], 8, 4, 1.0, "always right"),
-        ([4], 8, 4, 2 / 70, "two of the 70 groups"),
         ([1], 2, 2, 0.0, "the one group there is has both; 1/2 is the biased estimate"),
+        ([4], 8, 4, 2 / 70, "two of the 70 groups"),
         ([0, 4, 8], 8, 4, (2 + 2 / 70) / 3, "the mean over prompts"),
         ([2, 6], 8, 2, 16 / 28, "16 of 28 groups, for either prompt"),
     ):

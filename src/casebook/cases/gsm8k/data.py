@@ -73,9 +73,9 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     """The rows of a split: `prompt` and `COLUMNS`.
 
     Args:
-        split: `train`, `validation` or `test`. Generated: 2,400, 256 and 1,000 problems, no two of
-            a split the same, and no story with the same numbers in two splits. Real: 7,217, 256 held
-            back from the training file by a hash of the question, and 1,319.
+        split: `train`, `validation` or `test`. Generated: 2,400, 256 and 1,000 problems, no two
+            the same, and no story with the same numbers in two splits. Real: 7,217, 256 held back
+            from the training file by a hash of the question, and 1,319.
         profile: `smoke` and `nano` ask generated problems in a few words; `smol` real ones as
             text, `t4` and `a100` as lists of messages.
         seed: which generated problems, and the order of either.

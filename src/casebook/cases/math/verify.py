@@ -130,6 +130,7 @@ def _boxes(text: str) -> list[_Box]:
 _SAID = re.compile(r"(?:answer|result|solution)(?:\s+is|\s*:)(?:\s*equal to)?[\s:]*", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\n|\.(?=\s|\*|$)|\s(?:because|since|which|as|where)\s")
 _DOLLAR = re.compile(r"\\[\s\S]|\$\$?")
+_IN_PROSE = re.compile(r"(?<![\w.,])-?[$€£]?\d[\d,]*(?:\.\d+)?(?: ?%)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 
@@ -186,16 +187,17 @@ def _joined_boxes(text: str, depth: int = 0) -> str | None:
         inner = _joined_boxes(contents[0], depth + 1) if depth < 4 else None
         return contents[0] if inner is None else inner
     # The same number in two forms, "\boxed{1\frac12} or \boxed{\frac32}", is one answer.
-    numbers = {str(_number(_level(content)) or content) for content in contents if len(content) < 200}
+    numbers = {
+        str(_number(_level(content)) or content) for content in contents if len(content) < 200
+    }
     return contents[-1] if len(numbers) == 1 else ", ".join(dict.fromkeys(contents))
 
 
 def _formulas(text: str) -> list[tuple[int, int, int, int]]:
     """Each formula's begin and end, without and with its delimiters."""
-    marks = [match for match in _DOLLAR.finditer(text)]
     found = []
     opened: dict[str, re.Match] = {}
-    for mark in marks:
+    for mark in _DOLLAR.finditer(text):
         sign = mark.group()
         if sign in ("\\(", "\\["):
             opened[sign] = mark
@@ -241,10 +243,15 @@ def _stated(text: str) -> str:
         return boxed
     if len(text) > _TAIL:
         return answer_of(text) or text
-    if _SAID.search(text) or (_formulas(text) and len(_WORD.findall(_without_formulas(text))) > 3):
+    words = _WORD.findall(_without_formulas(text))
+    formulas = _formulas(text)
+    in_the_end = formulas and not text[formulas[-1][3] :].strip(" .*\n")
+    if _SAID.search(text) or (formulas and (len(words) > 3 or (words and in_the_end))):
         answer = answer_of(text)
         if answer is not None:
             return answer
+    if len(words) > 3 and not formulas and (numbers := _IN_PROSE.findall(text)):
+        return numbers[-1]
     return _bare(text)
 
 
@@ -276,7 +283,9 @@ _TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|mbox|hbox|textnormal|mathrm|mathit|mathbf|boldsymbol|bm|"
     r"mathsf|operatorname\*?|rm|bf|emph|textsc)\s*\{([^{}]*)\}"
 )
-_KNOWN = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp max min gcd det".split()
+_KNOWN = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp max min gcd det".split()
+)
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
@@ -315,7 +324,6 @@ _REWRITES = [
         (r"\s+", " "),
     ]
 ]
-_OUTER = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 
 
 _ABOUT = re.compile(
@@ -445,7 +453,7 @@ def _read(text: str, depth: int = 0) -> _Answer:
         last = _read(members[-1], depth + 1)
         if _NAME.fullmatch(members[0]):
             return replace(last, name=members[0]) if not last.name else last
-        if not any(_letters(member) for member in members[:-1]):
+        if not any(_letters(member) for member in members[:-1]) and not _letters(members[-1]):
             return last
         return _Answer("equation", text, (last,))
     interval = _inequality(text)
@@ -463,7 +471,11 @@ def _read(text: str, depth: int = 0) -> _Answer:
             return bracketed
     matrix = _MATRIX.fullmatch(text)
     if matrix:
-        rows = [row for row in re.split(_ROW + r"(?:\[\w+\])?|\\cr(?![a-z])", matrix["rows"]) if row.strip()]
+        rows = [
+            row
+            for row in re.split(_ROW + r"(?:\[\w+\])?|\\cr(?![a-z])", matrix["rows"])
+            if row.strip()
+        ]
         cells = tuple(tuple(_split(row, "&")) for row in rows)
         if len({len(row) for row in cells}) == 1:
             flat = tuple(_read(cell, depth + 1) for row in cells for cell in row)
@@ -483,7 +495,11 @@ def _read_list(text: str, depth: int) -> _Answer | None:
         return None
     named = [_split(piece, "=") for piece in pieces]
     first = named[0]
-    if len(first) == 2 and all(len(piece) == 1 for piece in named[1:]) and _NAME.fullmatch(first[0]):
+    if (
+        len(first) == 2
+        and all(len(piece) == 1 for piece in named[1:])
+        and _NAME.fullmatch(first[0])
+    ):
         rest = _read(text[text.index("=") + 1 :], depth + 1)
         return replace(rest, name=first[0])
     parts = tuple(_read(piece, depth + 1) for piece in pieces)
@@ -494,7 +510,9 @@ def _read_list(text: str, depth: int) -> _Answer | None:
     names = {part.name for part in parts}
     flat = tuple(inner for part in parts for inner in _flat(part))
     if len(names) == 1 and "" not in names:
-        return _Answer("list", text, tuple(replace(part, name="") for part in flat), name=names.pop())
+        return _Answer(
+            "list", text, tuple(replace(part, name="") for part in flat), name=names.pop()
+        )
     return _Answer("list", text, flat)
 
 
@@ -567,7 +585,9 @@ def _inequality(text: str) -> _Answer | None:
 
 def _letters(text: str) -> bool:
     """Whether there are unknowns: letters that are no command, word or constant."""
-    return bool(re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+|(?<![A-Za-z])[ei](?![A-Za-z])", "", text)))
+    return bool(
+        re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+|(?<![A-Za-z])[ei](?![A-Za-z])", "", text))
+    )
 
 
 # Comparing
@@ -602,11 +622,10 @@ def _same(gold: _Answer, given: _Answer, ask: _Ask) -> bool:
         alike = gold.ends == given.ends or len(gold.parts) > 2
         return alike and _in_order(gold.parts, given.parts, ask)
     if set(kinds) == {"list", "tuple"}:
-        if "tuple" == gold.kind:
-            ordered = gold.ends in ("()", "[]") and _in_order(gold.parts, _unnamed(given.parts), ask)
-            return ordered
-        return given.ends == "()" and _in_order(_unnamed(gold.parts), given.parts, ask)
-    if set(kinds) <= {"list", "set", "value"} and "matrix" not in kinds:
+        ends = gold.ends + given.ends
+        alike = ends == "()" or (ends == "[]" and gold.kind == "tuple")
+        return alike and _in_order(_unnamed(gold.parts), _unnamed(given.parts), ask)
+    if set(kinds) <= {"list", "set", "value"}:
         if set(kinds) == {"list", "value"} and _number(_squeezed(gold.text)) is not None:
             # 100,200 is a number, or a list to which somebody else gave spaces
             return _squeezed(gold.text) == _squeezed(given.text)
@@ -656,12 +675,14 @@ def _squeezed(text: str) -> str:
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)"
 _DECIMAL = re.compile(rf"({_DIGITS})?(?:\.(\d*))?")
+_WHOLE = r"\d{1,3}(?:,\d{3})+|\d{1,40}"
 _QUOTIENT = re.compile(
-    r"(?:\\frac ?(?:\{ ?([+-]?) ?(?P<a>[\d,]{1,40}) ?\}|(?P<b>\d)) ?(?:\{ ?(?P<c>[\d,]{1,40}) ?\}|(?P<d>\d))"
-    r"|(?P<e>[\d,]{1,40}) ?/ ?(?P<f>[\d,]{1,40}))"
+    rf"(?:\\frac ?(?:\{{ ?([+-]?) ?(?P<a>{_WHOLE}) ?\}}|(?P<b>\d)) ?"
+    rf"(?:\{{ ?(?P<c>{_WHOLE}) ?\}}|(?P<d>\d))|(?P<e>{_WHOLE}) ?/ ?(?P<f>{_WHOLE}))"
 )
 _SCIENTIFIC = re.compile(
-    r"(?:(?P<front>\d+(?:\.\d*)?|\.\d+) ?(?:\\times|\\cdot|\*|x|X) ?)?10 ?\^ ?(?:\{ ?(?P<braced>-?\d{1,3}) ?\}|(?P<bare>-?\d{1,3}))"
+    r"(?:(?P<front>\d+(?:\.\d*)?|\.\d+) ?(?:\\times|\\cdot|\*|x|X) ?)?10 ?\^ ?"
+    r"(?:\{ ?(?P<braced>-?\d{1,3}) ?\}|(?P<bare>-?\d{1,3}))"
     r"|(?P<mantissa>\d+(?:\.\d*)?|\.\d+)[eE](?P<short>[+-]?\d{1,3})"
 )
 _REPEATING = re.compile(r"(\d*)\.(\d{0,30})\\(?:overline|bar|dot) ?(?:\{ ?(\d{1,30}) ?\}|(\d))")
@@ -770,18 +791,22 @@ _UNITS = {
     "J": "joule J",
     "W": "watt W",
     "V": "volt V",
-    "": "unit square sq cubic cu per people person student ways way points point pts apples",
+    "": "unit square sq cubic cu per people person student way ways point points pts",
 }
 _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
 _UNIT_OF |= {word + "s": unit for word, unit in list(_UNIT_OF.items()) if len(word) > 3}
 _MARKED = re.compile(
-    f"(?P<head>.*[^\\s]) ?{_OPEN}(?P<unit>[^{_OPEN}{_CLOSE}]*){_CLOSE}(?: ?\\^ ?\\{{?(?P<power>[23])\\}}?)?",
+    rf"(?P<head>.*\S) ?{_OPEN}(?P<unit>[^{_OPEN}{_CLOSE}]*){_CLOSE}"
+    r"(?: ?\^ ?\{?(?P<power>[23])\}?)?"
 )
 _BARE_UNIT = re.compile(
-    r"(?P<head>.*[\d}%)]|.*\\pi) ?(?P<unit>[A-Za-z°¢$€£¥₹][A-Za-z .,/°]*?)(?: ?\^ ?\{?(?P<power>[23])\}?)?\.?"
+    r"(?P<head>.*[\d}%)]|.*\\pi) ?(?P<unit>[A-Za-z°¢$€£¥₹][A-Za-z .,/°]*?)"
+    r"(?: ?\^ ?\{?(?P<power>[23])\}?)?\.?"
 )
 _CURRENCY = re.compile(r"([+-]?) ?(Rs\.?|USD|[$€£¥₹])\s*(?=[\d.\\(-])(.*)")
-_NOT_A_UNIT = re.compile(r"\b(?:if|for|not|is|are|or|and|mod|where|when|base|even|odd|no|with|than)\b")
+_NOT_A_UNIT = re.compile(
+    r"\b(?:if|for|not|is|are|or|and|mod|where|when|base|even|odd|no|with|than)\b"
+)
 
 
 def _without_unit(text: str) -> tuple[str, str]:
@@ -791,7 +816,11 @@ def _without_unit(text: str) -> tuple[str, str]:
         rest, unit = _without_unit(money[1] + money[3])
         return (rest, unit) if unit else (rest, _UNIT_OF.get(money[2].rstrip("."), ""))
     degrees = re.fullmatch(rf"(.*\S) ?\^\\circ ?{_OPEN}?([CFK]?){_CLOSE}?", text)
-    if degrees and r"\circ" not in degrees[1] and not re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text):
+    if (
+        degrees
+        and r"\circ" not in degrees[1]
+        and not re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text)
+    ):
         return degrees[1], "degree" + degrees[2]
     found = _MARKED.fullmatch(text) or _BARE_UNIT.fullmatch(text)
     if not found:
@@ -801,8 +830,12 @@ def _without_unit(text: str) -> tuple[str, str]:
     if _OPEN in head:
         head, inner = _without_unit(head)
         words = f"{inner} {words}" if inner else words
-    known = [_UNIT_OF.get(word, _UNIT_OF.get(word.lower())) for word in re.split(r"[\s./]+", words) if word]
-    if _NOT_A_UNIT.search(words) or _letters(head.replace(_OPEN, "").replace(_CLOSE, "")) and not marked:
+    known = [
+        _UNIT_OF.get(word, _UNIT_OF.get(word.lower()))
+        for word in re.split(r"[\s./]+", words)
+        if word
+    ]
+    if _NOT_A_UNIT.search(words) or (not marked and _letters(head)):
         return text, ""
     if not marked and len(words) == 1 and words.isalpha() and not re.search(r"\d \w\b", text):
         return text, ""  # 5m may be five times m
@@ -818,12 +851,15 @@ def _without_unit(text: str) -> tuple[str, str]:
     return text, ""
 
 
-_PERCENT = re.compile(rf"(.*[^\s%]) ?(?:%|{_OPEN}?\b(?:percent|per cent|percentage|pct)\b{_CLOSE}?)", re.DOTALL)
+_PERCENT = re.compile(
+    rf"(.*[^\s%]) ?(?:%|{_OPEN}?\b(?:percent|per cent|percentage|pct)\b{_CLOSE}?)", re.DOTALL
+)
 _BASE = re.compile(
-    rf"\(?(?P<digits>[0-9][0-9A-Fa-f ,.]*)\)? ?(?:_ ?\{{? ?\(?{_OPEN}?(?:base )?(?P<sub>\w+){_CLOSE}?\)? ?\}}?"
+    r"\(?(?P<digits>[0-9][0-9A-Fa-f ,.]*)\)? ?"
+    rf"(?:_ ?\{{? ?\(?{_OPEN}?(?:base )?(?P<sub>\w+){_CLOSE}?\)? ?\}}?"
     rf"|[ {_OPEN}(]+base ?(?P<named>\d+|[a-z]+)[ {_CLOSE})]*)"
 )
-_BASE_NAMES = dict(zip("two three four five six seven eight nine ten".split(), range(2, 11), strict=True))
+_BASE_NAMES = dict(two=2, three=3, four=4, five=5, six=6, seven=7, eight=8, nine=9, ten=10)
 _CHOICE = re.compile(rf"[{_OPEN}(\[]*\(? ?(?P<letter>[A-J]) ?[)\]{_CLOSE}]*[.:)]?")
 _LABELLED = re.compile(rf"[{_OPEN} ]*\((?P<letter>[A-J])\)[{_CLOSE} ]*(?P<rest>\S.*)")
 _CLOCK = re.compile(rf"(\d+(?: ?: ?\d+)+)[ {_OPEN}]*([ap]\.? ?m\.?)?[ {_CLOSE}]*", re.IGNORECASE)
@@ -864,9 +900,9 @@ def _same_value(gold: str, given: str, ask: _Ask) -> bool:
     words = _words(gold), _words(given)
     if all(words) and words[0] == words[1]:
         return True
-    if any(word and len(word) > 3 for word in words) and not any(numbers) and all(words):
+    if all(words) and any(len(word) > 3 for word in words):
         return False
-    if (words[0] and len(words[0]) > 3 and numbers[1]) or (words[1] and len(words[1]) > 3 and numbers[0]):
+    if any(numbers) and any(len(word) > 3 for word in words):
         return False
     approximate = next((number for number in numbers if number and number[1] >= 6), None)
     if approximate and abs(approximate[0]) * 10 ** approximate[1] >= 10**5:
@@ -896,7 +932,13 @@ def _same_time_or_ratio(gold: str, given: str, *found: re.Match | None) -> bool:
         if parts[0] == parts[1]:
             return len(halves) < 2
         clock = any(re.search(r":\s*\d\d(?!\d)", match[1]) for match in found)
-        if clock or halves or len(parts[0]) != len(parts[1]) or not all(parts[0]) or not all(parts[1]):
+        if (
+            clock
+            or halves
+            or len(parts[0]) != len(parts[1])
+            or not all(parts[0])
+            or not all(parts[1])
+        ):
             return False
         return len({Fraction(a, b) for a, b in zip(*parts, strict=True)}) == 1
     ratio, number = (found[0], _number(given)) if found[0] else (found[1], _number(gold))
@@ -943,7 +985,9 @@ def _hopeless(text: str) -> bool:
             return True
     if any(int(above) > _LARGEST_FACTORIAL for above in _BINOMIAL.findall(text)):
         return True
-    return any(_size(text[match.end() :] if not match[1] else match[1]) for match in _POWER.finditer(text))
+    return any(
+        _size(text[match.end() :] if not match[1] else match[1]) for match in _POWER.finditer(text)
+    )
 
 
 def _size(exponent: str) -> bool:
@@ -1059,7 +1103,10 @@ def _halves(text: str) -> list[str]:
     return halves[:2] if r"\approx" in text and halves else [text]
 
 
-_FUNCTION = re.compile(r"(?<![\\A-Za-z])(sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi|sqrt|infty)(?![A-Za-z])")
+_FUNCTION = re.compile(
+    r"(?<![\\A-Za-z])"
+    r"(sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi|sqrt|infty)(?![A-Za-z])"
+)
 
 
 def _for_math_verify(text: str) -> str:

@@ -403,7 +403,8 @@ class Comparison:
         generator = random.Random(1)
         self._values = [
             [
-                sympy.Float(generator.randrange(300, 3000), 50) / 997
+                sympy.Float(generator.randrange(300, 3000), 50)
+                / 997
                 * (1 if point < self.POINTS // 2 else generator.choice((-1, 1)))
                 for _ in range(40)
             ]
@@ -462,7 +463,8 @@ class Comparison:
             if a is None or b is None:
                 continue
             gap, size = abs(a - b), max(abs(a), abs(b))
-            if gap <= self.TOLERANCE * size or (size < 1e-40 and not constant):
+            nothing = size < 1e-40 and (not constant or min(abs(a), abs(b)) == 0)
+            if gap <= self.TOLERANCE * size or nothing:
                 agreeing += 1
             elif (a.imag == 0 and b.imag == 0) or constant:
                 return False
@@ -520,7 +522,13 @@ class Comparison:
         if constant:
             is_equation = kinds[0] in (sympy.Eq, sympy.Ne)
             return is_equation or (ratios[0].imag == 0 and ratios[0].real > 0)
-        return self._same_solutions(one, other) if kinds[0] is sympy.Eq else None
+        if kinds[0] is not sympy.Eq:
+            return None
+        if all(side.is_polynomial(*side.free_symbols) for side in sides):
+            degrees = [sympy.Poly(side, *side.free_symbols).total_degree() for side in sides]
+            if degrees[0] == degrees[1]:
+                return False  # curves of one degree, and not multiples of one another
+        return self._same_solutions(one, other)
 
     def _same_solutions(self, one, other) -> bool:
         """Whether two equations, solved for one of their unknowns, give the same."""

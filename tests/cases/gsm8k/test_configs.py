@@ -1,0 +1,81 @@
+"""The GSM8K configurations: what they claim of the source, and arms that change one thing."""
+
+import pytest
+import yaml
+
+from casebook import load_case, models, paths, training
+from casebook.experiments import read_arms
+
+FOLDER = paths.CONFIGS / "gsm8k"
+PROFILES = ("smoke", "nano", "smol", "t4", "a100")
+ANYWHERE = {"bf16": False, "fp16": False, "use_cpu": True}  # is there a GPU is asked otherwise
+TRAINING_PROBLEMS = 7473
+TEXT = "<reasoning>\n16*100=1600\n</reasoning>\n<answer>\n1600\n</answer>\n"
+
+
+def settings(name):
+    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_can_be_parsed(profile):
+    config = training.read_config(("gsm8k", profile), ANYWHERE)
+    assert config.case.profile == profile
+    assert len(training.reward_functions(config)) == len(config.case.reward_funcs)
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100"])
+def test_the_sources_settings_stand_under_todays_names(profile):
+    asked = training.read_config(("gsm8k", profile), ANYWHERE)
+    trained, model = asked.grpo, asked.model
+    assert (trained.learning_rate, trained.adam_beta1, trained.adam_beta2) == (5e-6, 0.9, 0.99)
+    assert (trained.weight_decay, trained.warmup_steps, trained.max_grad_norm) == (0.1, 0.1, 0.1)
+    assert (trained.num_generations, trained.gradient_accumulation_steps) == (8, 2)
+    assert (trained.max_steps, trained.max_completion_length) == (350, 200)
+    assert (trained.beta, trained.temperature, trained.loss_type) == (0.04, 0.9, "grpo")
+    assert trained.optim == "paged_adamw_8bit"
+    assert model.lora_r == model.lora_alpha == 32
+    assert model.load_in_4bit
+    assert "3.1-8B-Instruct" in model.model_name_or_path
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100"])
+def test_350_steps_are_less_than_a_tenth_of_an_epoch(profile):
+    asked = settings(profile)
+    completions = asked["per_device_train_batch_size"] * asked["gradient_accumulation_steps"]
+    prompts = asked["max_steps"] * completions / asked["num_generations"]
+    assert prompts / TRAINING_PROBLEMS == pytest.approx(0.0937, abs=1e-4)
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100"])
+def test_the_rewards_of_the_source_are_those_it_published(profile):
+    config = training.read_config(("gsm8k", profile), ANYWHERE)
+    paid = {f.__name__: f for f in training.reward_functions(config)}
+    columns = {"answer": ["1600"], "gold": ["1,600"]}
+    assert paid["correctness"]([TEXT], **columns) == [0.0]  # the comma, as published
+    assert paid["strict_format"]([TEXT], **columns) == [0.5]
+
+
+@pytest.mark.parametrize("profile", ["smoke", "nano"])
+def test_the_embedded_model_is_paid_by_the_mended_rewards(profile):
+    config = training.read_config(("gsm8k", profile))
+    columns = {"answer": ["1600"], "gold": ["1,600"]}
+    paid = [f([TEXT], **columns)[0] for f in training.reward_functions(config)]
+    assert sum(paid) == pytest.approx(4.0, abs=0.01)
+
+
+def test_every_arm_can_be_read_and_changes_something():
+    nano = models.read_settings("gsm8k", "nano")
+    load = load_case("gsm8k").load
+    for name, arm in read_arms("gsm8k").items():
+        config = training.read_config(("gsm8k", arm["profile"]), arm["overrides"])
+        assert arm["question"].endswith((".", "?"))
+        assert any(nano.get(key) != value for key, value in arm["overrides"].items()), name
+        assert load("validation", variant=config.case.variant)
+
+
+def test_groups_of_any_size_have_as_many_completions_a_step():
+    arms = read_arms("gsm8k")
+    for name in ("group_4", "grpo", "group_16"):
+        config = training.read_config(("gsm8k", "nano"), arms[name]["overrides"])
+        assert config.grpo.generation_batch_size == 64
