@@ -11,10 +11,17 @@ from casebook import load_case, problems
 from casebook.case import CasebookError, UnknownName
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
+from casebook.cases.math.verify import prepare
 from casebook.nano import PIECES, build_tokenizer
 
 CASE = load_case("math")
 EXAMPLES = "Question: What is $1+1$?\nAnswer:It is $\\boxed{2}$.\n\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready():
+    """The verifier's worker has started: its start is not part of any check."""
+    prepare()
 
 
 def pieces(text):
