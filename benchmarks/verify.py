@@ -42,13 +42,16 @@ def main(
     own = own_pairs()
     said, seconds = verdicts(own)
     table = summary(own["equivalent"], said, seconds)
-    right = said.eq(own["equivalent"], axis=0)
+    wrong = said.ne(own["equivalent"], axis=0)
+    missed, paid = wrong[own["equivalent"]], wrong[~own["equivalent"]]
     record: dict[str, Any] = {
         "benchmark": "verify",
         "own": {
             "table": table.to_dict("index"),
-            "pairs_by_kind": own["kind"].value_counts().to_dict(),
-            "right_by_kind": right.groupby(own["kind"]).sum().to_dict(),
+            "equivalent_by_kind": own.groupby("kind")["equivalent"].sum().to_dict(),
+            "missed_by_kind": missed.groupby(own["kind"]).sum().to_dict(),
+            "different_by_kind": (~own["equivalent"]).groupby(own["kind"]).sum().to_dict(),
+            "wrongly_paid_by_kind": paid.groupby(own["kind"]).sum().to_dict(),
         },
     }
     typer.echo(f"{len(own)} own pairs\n{table.round(2).to_string()}\n")

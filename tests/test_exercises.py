@@ -259,6 +259,8 @@ def moved(before, after, rises):
         ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[0]), "half each"),
         ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[1]), "half each"),
         ("34-a", lambda r, f: ((f[1] - f[0]) * sum(r), (r[1] - r[0]) * sum(f)), "only answers"),
+        ("40-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
+        ("40-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "an escaped brace is no brace"),
         ("41-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
         ("41-a", lambda t: re.findall(r"\\boxed\{(.*)\}", t)[-1], "the last one counts"),
         ("41-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "the last that is closed"),

@@ -625,6 +625,28 @@ def _parts_of_gain(parts_of_gain: _Attempt) -> None:
         parts_of_gain.expect(parts, lenient, formed, note=f"answers, then form: {note}")
 
 
+# 40, the oracle of MATH
+
+
+@exercise("40-a")
+def _last_box(last_box: _Attempt) -> None:
+    r"""The content of the last balanced box, escaped braces being none."""
+    for text, expected, note in (
+        (r"so \boxed{7}.", "7", "one box"),
+        (r"not \boxed{3}, but \boxed{4}.", "4", "the last one counts"),
+        (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}", "braces inside braces"),
+        (r"so \boxed{\{1, 2\}}", r"\{1, 2\}", "an escaped brace is no brace"),
+        (r"half a set: \boxed{\{}", r"\{", "an escaped brace is no brace"),
+        (r"cut off: \boxed{\frac{1}{2", None, "a box that is never closed"),
+        (r"\boxed{7}, no: \boxed{8", "7", "a box that is never closed is none"),
+        (r"} and { before \boxed{9}", "9", "other braces are not the box's"),
+        ("no box, {braces} only", None, "no box"),
+        ("", None, "no box"),
+        (r"\boxed{" * 20_000 + r"\boxed{5}", "5", "20,000 boxes that are never closed, then one"),
+    ):
+        _expect_text(last_box, expected, text, note=note)
+
+
 # 41, the rewards of MATH
 
 

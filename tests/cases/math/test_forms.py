@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError, problems
@@ -70,6 +70,7 @@ def test_a_rule_leaves_alone_what_it_would_change(answer, writing):
     assert writing not in writings(answer)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30) | st.lists(st.sampled_from(list("-123,.x={} \\frac"))).map("".join))
 def test_any_text_has_writings_and_a_kind(text):
     made = writings(text)

@@ -1,7 +1,7 @@
 """Lengths of prompts and solutions, and what a limit leaves of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError, problems
@@ -68,6 +68,7 @@ def test_a_cut_takes_the_first_parts_first():
     assert left_after(parts, 1) == {"mark": 0.0, "example": 0.0, "problem": 0.5}
 
 
+@settings(deadline=None)
 @given(PARTS, st.integers(1, 40))
 def test_what_is_left_fits_and_nothing_is_lost_for_nothing(parts, limit):
     left = left_after(parts, limit)

@@ -15,6 +15,7 @@ that are written down before anything is measured: what counts as a fall and wha
 (`Rule`), and what is healthy (`healthy_range`). `lead_time` is the rest.
 """
 
+import functools
 import json
 import math
 import re
@@ -51,11 +52,11 @@ BATCH = 256  # completions scored together
 CORPUS = 4_000  # demonstrations that "known" refers to, as many as the vocabulary was read from
 # The record reads the runs of these arms: the collapse, what is said to have caused it, and others.
 ARMS = (
-    *("hot", "hot_kl", "grpo", "kl_0.04", "lr_triple", "lr_third", "group_2", "group_4"),
-    *("group_2_small_batch", "left_cut", "exact_match", "random_reward"),
+    *("hot", "grpo", "lr_triple", "lr_third", "group_2", "left_cut", "exact_match"),
+    *("format_additive", "format_gated", "format_only", "random_reward"),
 )
 HEALTHY = "grpo"  # the arm whose runs say what is healthy
-COLLAPSED = ("hot", "hot_kl")  # arms of which the record keeps texts, too
+COLLAPSED = ("hot",)  # arms of which the record keeps texts, too
 KEPT = 4  # completions the record keeps of a step, all of different prompts
 RECORD = paths.RESULTS / "math" / "data" / "gibberish.json"
 MODULE = "cases/math/gibberish"  # this file, as `records.code_digest` wants it
@@ -284,14 +285,14 @@ def surprise(
 # Over a run ------------------------------------------------------------------------------------
 
 
+@functools.cache
 def known_ngrams(case: str, n: int) -> frozenset[tuple[str, ...]]:
     """The n-grams of the corpus that a case's embedded base model was built on.
 
     Raises:
         UnknownName: unknown case.
     """
-    rows = islice(load_case(case).demonstrations(0), CORPUS)
-    return ngrams((row["prompt"] + row["completion"] for row in rows), n)
+    return ngrams(_corpus(case), n)
 
 
 def of_texts(written: pd.DataFrame, known: Mapping[int, frozenset]) -> dict[str, float]:
@@ -537,6 +538,12 @@ def excerpts(completions: pd.DataFrame, kept: int = KEPT) -> dict[str, list[dict
 
 
 # Parts -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _corpus(case: str) -> list[str]:
+    rows = islice(load_case(case).demonstrations(0), CORPUS)
+    return [row["prompt"] + row["completion"] for row in rows]
 
 
 def _runs(items: Sequence[str], n: int) -> list[tuple[str, ...]]:

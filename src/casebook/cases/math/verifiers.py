@@ -25,8 +25,8 @@ import pandas as pd
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.cases.math import worker
-from casebook.cases.math.verify import TIMEOUT, equivalent, last_boxed
+from casebook.cases.math import verify, worker
+from casebook.cases.math.verify import equivalent, last_boxed
 
 PAIRS = paths.DATA / "math" / "pairs.csv"
 RECORD = paths.RESULTS / "math" / "data" / "verifiers.json"
@@ -122,7 +122,7 @@ def minerva(prediction: str, gold: str) -> bool:
     readings = [normalised(reading.strip().strip(":$ ")) for reading in readings]
     if meant in readings:
         return True
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + verify.TIMEOUT
     short = [reading for reading in readings if len(reading) < 1000 and len(meant) < 1000]
     return any(worker.ask(meant, reading, deadline) == worker.EQUAL for reading in short)
 
