@@ -509,8 +509,8 @@ def test_ten_thousand_strings_are_read_without_an_exception(no_worker):
 
 
 @pytest.mark.slow
-def test_a_thousand_strings_pass_through_the_workers():
-    for text in fuzzed(1_000, 2, 12):
+def test_three_hundred_strings_pass_through_the_workers():
+    for text in fuzzed(300, 2, 12):
         assert isinstance(equivalent(text, "x+1"), bool)
 
 
