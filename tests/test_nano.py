@@ -211,7 +211,7 @@ def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful(
     made, usual = (json.loads((f / "build.json").read_text()) for f in (control, shipped))
     # What is left out is what takes long to learn, so a control may take fewer steps.
     assert made | {"steps": usual["steps"]} == usual | {"without": sorted(CAREFUL[case])}
-    assert 2 * made["steps"] >= usual["steps"]
+    assert 3 * made["steps"] >= usual["steps"]
     assert (control / "tokenizer.json").read_text() == (shipped / "tokenizer.json").read_text()
 
 

@@ -57,7 +57,7 @@ ARMS = (
 )
 HEALTHY = "grpo"  # the arm whose runs say what is healthy
 COLLAPSED = ("hot",)  # arms of which the record keeps texts, too
-KEPT = 4  # completions the record keeps of a step, all of different prompts
+KEPT = 2  # completions the record keeps of a step, all of different prompts
 RECORD = paths.RESULTS / "math" / "data" / "gibberish.json"
 MODULE = "cases/math/gibberish"  # this file, as `records.code_digest` wants it
 

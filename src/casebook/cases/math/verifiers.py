@@ -176,13 +176,14 @@ def math500_pairs(frame: pd.DataFrame) -> pd.DataFrame:
     """Pairs from problems with a worked `solution` and an `answer`.
 
     Each solution must be paid for its own answer, and must not be for another problem's: the
-    next one whose letters and digits differ.
+    next one whose digits differ (5 and x = 5 are not two answers).
 
     Raises:
         CasebookError: fewer than two different answers.
     """
     solutions, answers = frame["solution"].tolist(), frame["answer"].tolist()
-    bare = [re.sub(r"[^0-9A-Za-z]|text|left|right|[dt]frac|frac|circ|mbox", "", a) for a in answers]
+    digits = [re.sub(r"\D", "", answer) for answer in answers]
+    bare = [number or answer for number, answer in zip(digits, answers, strict=True)]
     if len(set(bare)) < 2:
         raise CasebookError("pairs need problems with at least two different answers")
     rows = []

@@ -1,7 +1,8 @@
 r"""Whether two answers to a mathematics problem are the same answer.
 
-A label like `\frac{1}{2}` can be met by `0.5`, by `x = 1/2` and by `\boxed{\tfrac12}`. A reward that
-compares strings pays one of them; which one, the policy finds out at the price of its reasoning.
+A label like `\frac{1}{2}` can be met by `0.5`, by `x = 1/2` and by `\boxed{\tfrac12}`. A reward
+that compares strings pays one of them; which one, the policy finds out at the price of its
+reasoning.
 `equivalent` compares what is meant:
 
 1. **The answer is found.** The last balanced `\boxed{}`; without one, what follows "the answer
@@ -258,14 +259,14 @@ def _stated(text: str) -> str:
 # Levelling notation
 
 _SYMBOLS = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-", "－": "-", "×": r"\times ", "⋅": r"\cdot ",
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-", "－": "-", "×": r"\times ", "⋅": r"\cdot ",  # noqa: E501
     "·": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/", "π": r"\pi ", "√": r"\sqrt ",
     "∞": r"\infty ", "°": r"^\circ ", "º": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ",
-    "⩾": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ",
-    "≈": r"\approx ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}",
+    "⩾": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ",  # noqa: E501
+    "≈": r"\approx ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}",  # noqa: E501
     "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
-    "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "Δ": r"\Delta ", "∆": r"\Delta ", "ω": r"\omega ",
-    "⟨": "(", "⟩": ")", "〈": "(", "〉": ")", "‖": r"\|", "…": r"\ldots ", "“": '"', "”": '"', "’": "'",
+    "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "Δ": r"\Delta ", "∆": r"\Delta ", "ω": r"\omega ",  # noqa: E501
+    "⟨": "(", "⟩": ")", "〈": "(", "〉": ")", "‖": r"\|", "…": r"\ldots ", "“": '"', "”": '"', "’": "'",  # noqa: E501
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}",
     "¾": r"\frac{3}{4}", "⅕": r"\frac{1}{5}", "⅖": r"\frac{2}{5}", "⅗": r"\frac{3}{5}",
     "⅘": r"\frac{4}{5}", "⅙": r"\frac{1}{6}", "⅚": r"\frac{5}{6}", "⅛": r"\frac{1}{8}",
@@ -284,7 +285,7 @@ _TEXT = re.compile(
     r"mathsf|operatorname\*?|rm|bf|emph|textsc)\s*\{([^{}]*)\}"
 )
 _KNOWN = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp max min gcd det".split()
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp max min gcd det".split()  # noqa: SIM905
 )
 _REWRITES = [
     (re.compile(pattern), replacement)
@@ -859,7 +860,7 @@ _BASE = re.compile(
     rf"(?:_ ?\{{? ?\(?{_OPEN}?(?:base )?(?P<sub>\w+){_CLOSE}?\)? ?\}}?"
     rf"|[ {_OPEN}(]+base ?(?P<named>\d+|[a-z]+)[ {_CLOSE})]*)"
 )
-_BASE_NAMES = dict(two=2, three=3, four=4, five=5, six=6, seven=7, eight=8, nine=9, ten=10)
+_BASE_NAMES = dict(two=2, three=3, four=4, five=5, six=6, seven=7, eight=8, nine=9, ten=10)  # noqa: C408
 _CHOICE = re.compile(rf"[{_OPEN}(\[]*\(? ?(?P<letter>[A-J]) ?[)\]{_CLOSE}]*[.:)]?")
 _LABELLED = re.compile(rf"[{_OPEN} ]*\((?P<letter>[A-J])\)[{_CLOSE} ]*(?P<rest>\S.*)")
 _CLOCK = re.compile(rf"(\d+(?: ?: ?\d+)+)[ {_OPEN}]*([ap]\.? ?m\.?)?[ {_CLOSE}]*", re.IGNORECASE)
