@@ -1,7 +1,7 @@
 """A killable worker: how to ask a library a question it may never answer.
 
 Whether two formulas are equal is a question for a computer algebra system, and such a system can
-be kept busy for a lifetime, or fed until the machine is full, by ten characters: `10^{10^{10}}`.
+be kept busy for a lifetime, or fed until the machine is full, by twelve characters: `10^{10^{10}}`.
 A verifier meets such texts every day, since a policy writes them. An alarm signal, the usual
 way out, works in the main thread only and not while a single long multiplication runs. So the
 question goes to another process:
