@@ -26,7 +26,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 COMMON = {"PROFILE": "nano", "SEED": 0, "RUNS_DIR": "runs", "DATA_DIR": "", "LIMIT": 0}
 ABSOLUTE = re.compile(r"(?<![\w.~:/}$])/(?:home|root|tmp|Users|work|opt|mnt|var|usr|content)/\w")
 SECRET = re.compile(
-    r"hf_[A-Za-z]{20,}|sk-[A-Za-z0-9-]{20,}|gh[pousr]_\w{30,}|AKIA[0-9A-Z]{16}"
+    r"hf_[A-Za-z]{20,}|(?<!\w)sk-[A-Za-z0-9-]{20,}|gh[pousr]_\w{30,}|AKIA[0-9A-Z]{16}"
     r"|(?i:api[_-]?key|token|password)\s*=\s*['\"][^'\"]{12,}['\"]"
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
