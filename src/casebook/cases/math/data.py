@@ -279,7 +279,7 @@ def cut_left(text: str, tokens: int) -> str:
     Raises:
         CasebookError: `tokens` is less than 1.
 
-    >>> cut_left("Solve $3x+4=19$.", 6)
+    >>> cut_left("Solve $3x+4=19$.", 5)
     '4=19$.'
     """
     if tokens < 1:
