@@ -526,6 +526,12 @@ def test_claims_and_results_go_between_their_marks(checkout, tmp_path):
     assert not site.write_readme_results(readme)
 
 
+def test_a_heading_that_a_page_has_not_is_a_link_to_the_page():
+    link = site.heading_link("41 · Two rewards", {"41": "41_math"}, {"41": {"Another"}})
+    assert link == "[41 · Two rewards](41_math.ipynb)"
+    assert site.heading_link("42 · Two", {"41": "41_math"}) == "42 · Two"
+
+
 def test_the_table_of_claims_adds_up(checkout):
     lines = [line.strip("| ").split(" | ") for line in site.readme_claims().splitlines()]
     assert lines[0][1] == "claims"

@@ -313,7 +313,8 @@ def _write_sources(source: Path, pages: Sequence[Page], transcripts: list, outpu
         lambda found: f"[{found[0]}]({stems[found[1]]}.ipynb)" if found[1] in stems else found[0],
         text,
     )
-    environment.filters["heading"] = lambda text: heading_link(text, stems)
+    headings = {page.number: _headings(page.notebook) for page in pages}
+    environment.filters["heading"] = lambda text: heading_link(text, stems, headings)
     cases = [_case_context(case, pages, transcripts) for case in _numbered_cases()]
     others = [page for page in pages if not any(page in case["pages"] for case in cases)]
     context = {
@@ -337,8 +338,17 @@ def _write_sources(source: Path, pages: Sequence[Page], transcripts: list, outpu
             path.unlink()
 
 
-def heading_link(shown_in: str, stems: Mapping[str, str]) -> str:
+def _headings(notebook: NotebookNode) -> set[str]:
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    return set(re.findall(r"^##+ +(.+?) *$", "\n".join(texts), re.MULTILINE))
+
+
+def heading_link(
+    shown_in: str, stems: Mapping[str, str], headings: Mapping[str, set[str]] | None = None
+) -> str:
     """A correction's "41 · Heading" as a link to that heading of the notebook's page.
+
+    With `headings` (number -> those of the page), one that is not there is a link to the page.
 
     >>> heading_link("41 · Two rewards", {"41": "41_math_rewards"})
     '[41 · Two rewards](41_math_rewards.ipynb#two-rewards)'
@@ -346,6 +356,8 @@ def heading_link(shown_in: str, stems: Mapping[str, str]) -> str:
     number, _, heading = shown_in.partition(" · ")
     if number not in stems:
         return shown_in
+    if headings is not None and heading not in headings.get(number, ()):
+        return f"[{shown_in}]({stems[number]}.ipynb)"
     anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     return f"[{shown_in}]({stems[number]}.ipynb#{anchor})"
 
