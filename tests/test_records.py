@@ -494,6 +494,15 @@ def test_the_claims_of_every_case_are_valid():
             assert row["verdict"] in records.VERDICTS[row["evidence"]]
 
 
+def test_a_mark_of_code_is_blind_to_words_and_not_to_code(tmp_path):
+    path = tmp_path / "made.py"
+    marks = []
+    for text in ('"""One."""\nx = 1\n', '"""Two."""\n# why\nx  =  1\n', "x = 2\n"):
+        path.write_text(text)
+        marks.append(records.source_mark(path))
+    assert marks[0] == marks[1] != marks[2]
+
+
 # The write-ups
 
 SOURCE = {"title": "T", "author": "A", "date": "D", "address": "not known", "about": "It is short."}

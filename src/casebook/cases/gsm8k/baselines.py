@@ -10,15 +10,11 @@ The figures of the real problems are kept in `results/gsm8k/data/baseline.json`,
 problems are not part of the casebook: `python -m casebook.cases.gsm8k.baselines` writes it anew.
 """
 
-import ast
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import floor, prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +22,8 @@ import pandas as pd
 
 from casebook import paths, problems
 from casebook.case import CasebookError
-from casebook.cases.gsm8k import errors
-from casebook.cases.gsm8k.rewards import REWARDS
-from casebook.records import write_json
+from casebook.cases.gsm8k import errors, reading, rewards
+from casebook.records import source_mark, write_json
 from casebook.stats import Figure, mean_interval
 
 RECORD = paths.RESULTS / "gsm8k" / "data" / "baseline.json"
@@ -161,7 +156,7 @@ def most_possible(golds: Sequence[str]) -> dict[str, dict[str, float]]:
         ]
         found[way] = {
             metric: float(
-                np.mean(REWARDS[part](form="as_published")(texts, answer=golds, gold=golds))
+                np.mean(rewards.REWARDS[part](form="as_published")(texts, answer=golds, gold=golds))
             )
             for metric, part in PARTS.items()
         }
@@ -264,22 +259,8 @@ def describe() -> dict[str, Any]:
 
 
 def code_mark() -> str:
-    """A hash of the code that makes the record, blind to comments, docstrings and layout."""
-    folder = Path(__file__).parent
-    made_by = [folder / f"{name}.py" for name in ("baselines", "errors", "reading", "rewards")]
-    trees = [_bare(ast.parse(path.read_bytes())) for path in made_by]
-    return hashlib.sha256(json.dumps(trees).encode()).hexdigest()[:16]
-
-
-def _bare(node: Any) -> Any:
-    """A syntax tree as nested lists, without docstrings and empty fields."""
-    if isinstance(node, list):
-        lone = [isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in node]
-        return [_bare(n) for n, skipped in zip(node, lone, strict=True) if not skipped]
-    if isinstance(node, ast.AST):
-        fields = [[name, _bare(value)] for name, value in ast.iter_fields(node)]
-        return [type(node).__name__, *(field for field in fields if field[1] not in (None, []))]
-    return None if node is None else repr(node)
+    """A hash of the code that makes the record."""
+    return source_mark(__file__, errors.__file__, reading.__file__, rewards.__file__)
 
 
 def sheet(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,8 +12,6 @@ the real sets is kept in `results/gsm8k/data/exploration.json`, numbers only, be
 are not part of the casebook: `python -m casebook.cases.gsm8k.exploration` writes it anew.
 """
 
-import ast
-import hashlib
 import json
 import os
 import re
@@ -28,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from casebook import paths, problems
 from casebook.case import CasebookError, load_case
-from casebook.records import write_json
+from casebook.records import source_mark, write_json
 from casebook.stats import Figure
 
 if TYPE_CHECKING:
@@ -53,7 +51,6 @@ RELATIVES = (
     *("niece", "nephew", "wife", "husband", "family", "twin", "twins"),
 )
 
-DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
 
 _NUMBER = re.compile(r"\d+(?:[.,/]\d+)*")
 _WORD = re.compile(r"[a-z]+|#")
@@ -655,15 +652,8 @@ def read_record(path: str | os.PathLike = RECORD) -> dict[str, Any]:
 
 
 def code_mark() -> str:
-    """A hash of the code that makes the record, blind to comments, docstrings and layout."""
-    digest = hashlib.sha256()
-    for path in (Path(__file__), Path(problems.__file__)):
-        tree = ast.parse(path.read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-        digest.update(ast.dump(tree).encode())
-    return digest.hexdigest()[:16]
+    """A hash of the code that makes the record."""
+    return source_mark(__file__, problems.__file__)
 
 
 # For the Embedding Projector

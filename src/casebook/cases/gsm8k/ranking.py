@@ -12,8 +12,6 @@ problems are the real ones where they are at hand. What was found in them is kep
 it anew.
 """
 
-import ast
-import hashlib
 import json
 import os
 import re
@@ -28,7 +26,7 @@ import pandas as pd
 from casebook import paths, problems
 from casebook.case import CasebookError
 from casebook.cases.gsm8k import data, reading, rewards
-from casebook.records import write_json
+from casebook.records import source_mark, write_json
 
 RECORD = paths.RESULTS / "gsm8k" / "data" / "rewards.json"
 PARTS = ("correctness", "soft_correctness", "integer", "strict_format", "soft_format", "xml_count")
@@ -344,17 +342,8 @@ def read_record(path: str | os.PathLike = RECORD) -> dict[str, Any]:
 
 
 def code_mark() -> str:
-    """A hash of the code that makes the record, blind to comments, docstrings and layout."""
-    digest = hashlib.sha256()
-    for path in (Path(__file__), Path(reading.__file__), Path(rewards.__file__)):
-        tree = ast.parse(path.read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-                node
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-        digest.update(ast.dump(tree).encode())
-    return digest.hexdigest()[:16]
+    """A hash of the code that makes the record."""
+    return source_mark(__file__, reading.__file__, rewards.__file__)
 
 
 if __name__ == "__main__":
