@@ -1,0 +1,26 @@
+"""What was measured, where it came from, and whether that still holds.
+
+The names below are those that notebooks use. Each is imported when it is asked for: what a
+training needs of records does not bring the claims with it.
+"""
+
+from importlib import import_module
+
+_MODULES = {
+    "files": ("committed", "figure_text", "missing", "read_record", "write_json"),
+    "provenance": ("provenance",),
+    "identity": ("code_digest", "fingerprint", "is_current", "source_mark"),
+    "claims": (
+        *("NO_ANSWER", "VERDICTS", "BASIS", "commonest_label", "compared", "discrimination"),
+        *("figures_at", "load_claims", "load_source"),
+    ),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,113 @@
+"""Records as files: written whole or not at all, read with care, shown with their interval.
+
+A number in a report is only as good as the way back to what made it. Each training leaves a
+record, a JSON file with its figures, its configuration and its provenance. It is never
+rewritten; whether today's code still does what it says is the question of `records.identity`.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from casebook import paths
+from casebook.case import PROFILES, CasebookError, check_name, known_cases
+
+REQUIRED = ("case", "profile", "seed", "provenance")
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Write JSON whole or not at all: into a file beside `path`, which then takes its place.
+
+    Keys are sorted. NumPy numbers and arrays become plain ones; NaN and infinity, which JSON
+    does not have, become null.
+
+    Raises:
+        CasebookError: something in `content` cannot be written as JSON.
+        OSError: the disk is full, or the folder cannot be written; `path` is as it was.
+    """
+    path = Path(path)
+    text = json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_record(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a record.
+
+    Raises:
+        CasebookError: there is no such file, it is not whole, or it is something else.
+    """
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CasebookError(f"there is no record at {path}") from None
+    except OSError as error:
+        raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CasebookError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
+    missing = [key for key in REQUIRED if not isinstance(record, dict) or key not in record]
+    if missing:
+        raise CasebookError(f"{path} is not a record: it has no {', '.join(missing)}")
+    return record
+
+
+def committed(case: str, profile: str, arm: str | None = None) -> list[dict[str, Any]]:
+    """The committed records of a case and profile, by arm and seed; an empty list if none.
+
+    Raises:
+        UnknownName: unknown case or profile.
+        CasebookError: a record cannot be read.
+    """
+    check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    folder = paths.RESULTS / case / profile
+    records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
+    return sorted(records, key=lambda record: (str(record.get("arm")), record["seed"]))
+
+
+def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:
+    """A figure with its 95 % interval as text; `percent` for shares.
+
+    >>> figure_text({"value": 0.884, "low": 0.862, "high": 0.9, "n": 1000})
+    '88.4 % [86.2, 90.0]'
+    >>> figure_text({"value": 41.26, "low": 40, "high": 42.5, "n": 1000}, percent=False)
+    '41.3 [40, 42.5]'
+    """
+    value, low, high = figure["value"], figure["low"], figure["high"]
+    if percent:
+        low, high = max(low, 0.0), min(high, 1.0)  # an interval by a normal may leave the shares
+        return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{value:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def missing(command: str) -> str:
+    """What a page says where there is no record: so, and the command that would make one.
+
+    >>> missing("casebook experiments poker")
+    '*No recorded run.* This would make one: `casebook experiments poker`'
+    """
+    return f"*No recorded run.* This would make one: `{command}`"
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types."""
+    if hasattr(value, "tolist"):  # NumPy arrays and numbers
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    raise CasebookError(f"{type(value).__name__} cannot be written as JSON: {str(value)[:60]!r}")

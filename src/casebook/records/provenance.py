@@ -1,0 +1,87 @@
+"""Where a number came from: versions, hardware, threads, git revision and time."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from casebook import paths
+
+PACKAGES = {
+    "torch": "torch",
+    "transformers": "transformers",
+    "trl": "trl",
+    "peft": "peft",
+    "datasets": "datasets",
+    "numpy": "numpy",
+    "math_verify": "math-verify",
+    "casebook": "rlvr-casebook",
+    "unsloth": "unsloth",
+}
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, hardware, threads, git revision and time, without importing any of the packages.
+
+    A package that is not installed is left out; what this machine does not tell is `None`.
+
+    >>> sorted(provenance())
+    ['git', 'hardware', 'threads', 'time', 'versions']
+    """
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "hardware": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "memory_gb": _memory_gb(),
+            "gpu": _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        },
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "git": _revision(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name, distribution in PACKAGES.items():
+        try:
+            found[name] = version(distribution)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _revision() -> dict[str, Any]:
+    revision = _output("git", "-C", str(paths.ROOT), "rev-parse", "HEAD")
+    changes = _output("git", "-C", str(paths.ROOT), "status", "--porcelain", "-uno")
+    return {"revision": revision, "dirty": bool(changes) if revision else None}
+
+
+def _output(*command: str) -> str | None:
+    """The standard output of a program, or `None` where it is missing, fails or says nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
