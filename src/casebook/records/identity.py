@@ -11,7 +11,7 @@ from typing import Any
 from casebook.case import CasebookError, check_name, known_cases
 from casebook.records.files import plain
 
-MODULES = ("case", "rewards", "stats", "models", "decoding", "evaluation", "training")
+MODULES = ("case", "rewards", "stats", "models", "evaluation", "training")
 
 
 def fingerprint(
@@ -59,10 +59,15 @@ def code_digest(case: str, modules: Iterable[str] = ()) -> str:
     """
     check_name("case", case, known_cases())
     package = Path(__file__).parents[1]
-    files = [package / f"{name}.py" for name in (*MODULES, *modules)]
+    files = [path for name in (*MODULES, *modules) for path in _files_of(package / name)]
     trees = {path: ast.parse(path.read_bytes()) for path in files} | _loaded_with(case)
     trees = {path.relative_to(package).as_posix(): _syntax(tree) for path, tree in trees.items()}
     return hashlib.sha256(json.dumps(trees, sort_keys=True).encode()).hexdigest()
+
+
+def _files_of(module: Path) -> list[Path]:
+    """A module's file, or all of a package's."""
+    return sorted(module.glob("*.py")) if module.is_dir() else [module.with_suffix(".py")]
 
 
 def source_mark(*files: str | os.PathLike) -> str:
