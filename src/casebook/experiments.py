@@ -140,7 +140,7 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
     record = run.record() | {"arm": arm}
     record["curve"] |= _more_of_the_curve(run)
     record["findings"] = _findings(run)
-    for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
+    for when, source in (("before", config.model_name_or_path), ("after", run.adapter)):
         record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
         record[when][OTHER] = other_prompt_perplexity(config, source)
     write_json(path, record)
@@ -189,11 +189,11 @@ def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, flo
         The perplexity a token, with its interval over texts; `None` where the corpus knows the
         trained prompt only, or there is no corpus.
     """
-    case = load_case(config.case.case)
-    if config.case.profile not in ("smoke", "nano"):
+    case = load_case(config.case)
+    if config.profile not in ("smoke", "nano"):
         return None
     rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
-    ending = _ending(case.load("validation", config.case.profile, variant=config.case.variant))
+    ending = _ending(case.load("validation", config.profile, variant=config.variant))
     rows = [row for row in rows if not row["prompt"].endswith(ending)]
     if not rows:
         return None

@@ -24,14 +24,14 @@ def run_fingerprint(config: Config) -> str:
 def fingerprint_without(config: Config, left_out: Collection[str]) -> str:
     """The fingerprint of a training in which the settings named do not count."""
     settings = {k: v for k, v in config.settings.items() if k not in left_out}
-    case, profile = load_case(config.case.case), config.case.profile
-    others = (changes.get("variant") for changes in config.case.also_evaluate.values())
+    case, profile = load_case(config.case), config.profile
+    others = (changes.get("variant") for changes in config.also_evaluate.values())
     digest = hashlib.sha256()
-    for variant in dict.fromkeys((config.case.variant, *filter(None, others))):
+    for variant in dict.fromkeys((config.variant, *filter(None, others))):
         for split in ("train", "test"):
             rows = case.load(split, profile=profile, variant=variant)
             digest.update(json.dumps([rows["prompt"][:], rows["answer"][:]]).encode())
-    base = Path(models.model_source(config.model.model_name_or_path))
+    base = Path(models.model_source(config.model_name_or_path))
     weights = sorted(base.glob("*.safetensors")) + sorted(base.glob("tokenizer.json"))
-    modules = ["grpo"] if config.case.method in PLAIN else []
+    modules = ["grpo"] if config.method in PLAIN else []
     return fingerprint(case.name, settings, weights, digest.hexdigest(), modules)
