@@ -190,7 +190,7 @@ def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, flo
         trained prompt only, or there is no corpus.
     """
     case = load_case(config.case)
-    if config.profile not in ("smoke", "nano"):
+    if not PROFILES[config.profile].embedded:
         return None
     rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
     ending = _ending(case.load("validation", config.profile, variant=config.variant))

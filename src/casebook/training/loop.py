@@ -102,9 +102,7 @@ def _train(run: Run, config: Config, mark: str) -> Run:
         os.environ.setdefault("WANDB_DIR", str(run.path))
     seed = config.seed
     set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
-    model, tokenizer = load_policy(
-        config.case, config.profile, seed=seed, settings=config.settings
-    )
+    model, tokenizer = load_policy(config.case, config.profile, seed=seed, settings=config.settings)
     rows, dropped = training_rows(config, tokenizer)
     progress = Progress(f"{config.case}/{config.profile}, seed {seed}")
     if dropped:
@@ -218,9 +216,7 @@ def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> Non
     rewards = zip(_logged_rewards(run, config, model, tokenizer), weights, strict=True)
     for callback in callbacks:
         callback.on_train_begin(arguments, state, None, model=model)
-    grpo.train(
-        model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.method], log
-    )
+    grpo.train(model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.method], log)
     for callback in callbacks:
         callback.on_train_end(arguments, state, None)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from casebook.case import PROFILES
 from casebook.evaluation import evaluate, perplexity
 from casebook.models import load_base
 from casebook.training.config import Config
@@ -28,6 +29,7 @@ def measure_base(config: Config) -> dict[str, Any]:
 
 def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
     """What a configuration measures of a model on the test rows."""
+
     def measure(limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
         settings = {**config.settings, **(changes or {})}
         return evaluate(
@@ -52,6 +54,6 @@ def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
             name: measure(config.test_limit, 0, changes).summary()
             for name, changes in config.also_evaluate.items()
         }
-    if config.profile in ("smoke", "nano"):
+    if PROFILES[config.profile].embedded:
         figures["other_text_perplexity"] = perplexity(model, tokenizer, config.case)
     return figures
