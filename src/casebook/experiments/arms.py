@@ -125,6 +125,23 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
     return arms
 
 
+def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
+    """The finished runs of a case's arms in the runs folder: arm -> seed -> run."""
+    found: dict[str, dict[int, Run]] = {}
+    for name, arm in read_arms(case).items():
+        for seed in arm["seeds"] if arm["profile"] == profile else ():
+            config = read_config((case, profile), {**arm["overrides"], "seed": seed})
+            run = Run(_folder(config, name))
+            if run.finished:
+                found.setdefault(name, {})[seed] = run
+    return found
+
+
+def _folder(config: Config, arm: str) -> Path:
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
+
+
 def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     """Make one record if it is missing; its path, and a line that says what came out."""
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
@@ -136,9 +153,7 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
                 "with --again, or give the new configuration an arm of its own"
             )
         return path, f"{arm}, seed {seed}: there already"
-    name = f"seed{seed}-{settings_mark(config)[:8]}"
-    output = paths.runs_dir() / "experiments" / case / profile / arm / name
-    run = train(config, output, resume=True)
+    run = train(config, _folder(config, arm), resume=True)
     record = run.record() | {"arm": arm}
     record["curve"] |= more_of_the_curve(run)
     record["findings"] = findings(run)

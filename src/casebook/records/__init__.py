@@ -7,7 +7,7 @@ training needs of records does not bring the claims with it.
 from importlib import import_module
 
 # At once: asked for later, the module of this name would stand in the function's place.
-from casebook.records.provenance import provenance
+from casebook.records.provenance import provenance  # noqa: F401
 
 _MODULES = {
     "gate": ("committed", "committed_completions"),
