@@ -61,6 +61,9 @@ def check_name(kind: str, name: object, known: Iterable[str]) -> None:
         raise UnknownName(kind, name, known)
 
 
+NO_ANSWER = "none"  # stands in tables for a completion from which no answer can be read
+
+
 @dataclass(frozen=True)
 class Grade:
     """What one completion is worth.

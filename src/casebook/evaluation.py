@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from transformers import set_seed
 
-from casebook.case import Case, CasebookError, load_case
+from casebook.case import NO_ANSWER, Case, CasebookError, load_case
 from casebook.models import UNSLOTH, load_base, load_saved, read_settings
 from casebook.models.decoding import (
     Constraint,
@@ -35,7 +35,6 @@ BATCH = 256  # completions generated together
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
 OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the text that `perplexity` reads
 EXAMPLE_TOKENS = 256  # room for one solved example of a word problem; few have more
-NO_ANSWER = "none"  # the column for completions in which no answer can be read
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 import casebook.cases
-from casebook.case import CasebookError, check_name, known_cases, load_case
+from casebook.case import NO_ANSWER, CasebookError, check_name, known_cases, load_case
 from casebook.records.files import figure_text
 from casebook.records.gate import committed
 from casebook.stats import mean_interval, pool_seeds
@@ -35,7 +35,6 @@ BASIS = {  # evidence -> the field that says where to look
     "nano": "compare",
     "none": "command",
 }
-NO_ANSWER = "none"  # in a label histogram: no answer could be read
 DIRECTIONS = {"rises": 1, "falls": -1}
 SOURCE_FIELDS = ("title", "author", "date", "address", "about")
 CORRECTION_FIELDS = ("said", "where", "right", "shown_in")

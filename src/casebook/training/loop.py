@@ -15,7 +15,6 @@ appended line by line, every other file is written beside its place and then mov
 import contextlib
 import gc
 import os
-import resource
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -41,6 +40,7 @@ from casebook.training.constrained import ConstrainedTrainer
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
 from casebook.training.measure import measure_base, measure_test
+from casebook.training.memory import forget_peak, peak_mb
 from casebook.training.progress import Progress
 from casebook.training.run import Run, default_folder, prepare
 
@@ -100,6 +100,7 @@ def _train(run: Run, config: Config) -> Run:
     if "wandb" in (config.report_to or []):
         os.environ.setdefault("WANDB_MODE", "offline")  # nobody's login is waited for
         os.environ.setdefault("WANDB_DIR", str(run.path))
+    forget_peak()
     model, tokenizer, rows, dropped = _beginning(config)
     progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
     if dropped:
@@ -139,7 +140,7 @@ def _train(run: Run, config: Config) -> Run:
             "train_seconds": round(train_seconds, 1),
             "measure_seconds": round(time.perf_counter() - measuring, 1),
             "samples_per_second": round(samples["samples"] / train_seconds, 2),
-            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "peak_memory_mb": peak_mb(),
             "curve": curve(metrics),
             "validation": validation.round(4).to_dict("list"),
             "adapter_largest_change": models.largest_change(run.adapter),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from casebook import paths
+from casebook import models, paths
 from casebook.case import CasebookError
 from casebook.records import read_record
 from casebook.training.config import Config, read_yaml
-from casebook.training.identity import check_origin, settings_mark, write_origin
+from casebook.training.identity import NOT_OF_THE_ARM, check_origin, settings_mark, write_origin
+
+# What decides how a run is measured, and nothing about how it is trained.
+OF_THE_TEST = (
+    *("test_limit", "test_samples", "also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
+)
 
 
 @dataclass(frozen=True)
@@ -76,13 +82,24 @@ def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
 
 
 def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
-    """The newest finished run of a case, profile and seed below `runs_dir`, or `None`."""
+    """The newest finished run of a case, profile and seed below `runs_dir`, or `None`.
+
+    It was trained by the profile's own settings: one with another `beta` is another experiment.
+    What only decides how it was measured or logged may differ.
+    """
     folder = paths.runs_dir(runs_dir) / case / profile
     records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
+    wanted = _training_settings(models.read_settings(case, profile))
     for path in reversed(records):
-        if read_record(path)["seed"] == seed:
-            return Run(path.parent)
+        run = Run(path.parent)
+        if read_record(path)["seed"] == seed and _training_settings(run.settings()) == wanted:
+            return run
     return None
+
+
+def _training_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = {*NOT_OF_THE_ARM, *OF_THE_TEST}
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def prepare(run: Run, config: Config, resume: bool) -> bool:

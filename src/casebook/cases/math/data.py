@@ -10,6 +10,7 @@ column `source` says which, in every row.
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +142,6 @@ def _row(problem: Problem) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=3)
 def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """The real problems of a split as rows without a prompt, in the order of their file.
 
@@ -153,15 +153,22 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """
     from casebook.records import problems
 
-    source = "folder" if problems.data_dir() else "hub"
+    return _real_rows(split, problems.data_dir())
+
+
+@lru_cache(maxsize=6)
+def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
+    from casebook.records import problems
+
+    source = "folder" if folder else "hub"
     if split == "test":
-        frame = problems.read("math500", "test", source=source)
+        frame = problems.read("math500", "test", source=source, data_dir=folder)
         named = ("answer", "problem", "solution", "subject", "level", "unique_id")
         return tuple(
             {name: row[name] for name in named} | {"source": source}
             for row in frame.to_dict("records")
         )
-    frame = problems.read("rlvr-math", "train", source=source)
+    frame = problems.read("rlvr-math", "train", source=source, data_dir=folder)
     rows = [
         {
             "answer": gold,
@@ -197,7 +204,6 @@ def _asked(messages: Any) -> tuple[str, str]:
     return "", content.removeprefix("Question: ").strip()
 
 
-@lru_cache(maxsize=1)
 def real_examples() -> str:
     """The solved examples that stand in every prompt of RLVR-MATH.
 
@@ -206,8 +212,16 @@ def real_examples() -> str:
     """
     from casebook.records import problems
 
-    source = "folder" if problems.data_dir() else "hub"
-    return _asked(problems.read("rlvr-math", "train", source=source)["messages"].iloc[0])[0]
+    return _real_examples(problems.data_dir())
+
+
+@lru_cache(maxsize=2)
+def _real_examples(folder: Path | None) -> str:
+    from casebook.records import problems
+
+    source = "folder" if folder else "hub"
+    frame = problems.read("rlvr-math", "train", source=source, data_dir=folder)
+    return _asked(frame["messages"].iloc[0])[0]
 
 
 # Prompts
