@@ -134,7 +134,7 @@ def test_an_arm_that_lacks_a_field_is_one_sentence(arms):
         experiments.run_experiments("poker", "smoke")
 
 
-SHIPPED = experiments.read_arms("poker")
+SHIPPED = arms_of("poker")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -171,18 +171,18 @@ def test_drift_is_read_from_the_prompt_that_was_not_trained(monkeypatch):
         seen.append(len(batch))
         return real(model, batch)
 
-    real = experiments.token_logps
-    monkeypatch.setattr(experiments, "token_logps", token_logps)
+    real = module.token_logps
+    monkeypatch.setattr(module, "token_logps", token_logps)
     counts = {}
     for variant in ("reason", "label"):
         config = read_config(("poker", "smoke"), {"variant": variant})
         experiments.other_prompt_perplexity(config, config.model.model_name_or_path)
         counts[variant] = seen.pop()
-    assert sum(counts.values()) == experiments.OTHER_ROWS
+    assert sum(counts.values()) == module.OTHER_ROWS
     assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
     assert load_case("poker").skills.keys() == counts.keys()
 
 
 def test_the_end_of_a_prompt_is_what_all_rows_share():
     rows = [{"prompt": f"Hand: {hand}\nAnswer:"} for hand in ("2H 3D", "AS KC")]
-    assert experiments._ending(rows) == "\nAnswer:"
+    assert module._ending(rows) == "\nAnswer:"

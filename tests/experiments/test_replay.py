@@ -261,10 +261,6 @@ def test_one_arm_of_each_method_reproduces(copied, method):
 PACKAGE = "src/casebook"
 TINY, PLAIN = ("gsm8k", "size_tiny"), ("poker", "plain_reinforce")
 PARCELS = ("landuse", "label_sft")
-    ("gsm8k", "size_tiny"),
-    ("poker", "plain_reinforce"),
-    ("landuse", "label_sft"),
-)
 HARMLESS = {
     "a local renamed": (PLAIN, f"{PACKAGE}/grpo.py", "squares", "squared"),
     "an error reworded": (TINY, f"{PACKAGE}/case.py", "known are", "there are"),
