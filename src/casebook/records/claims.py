@@ -207,11 +207,11 @@ def write_up_box(case: str) -> str:
     """
     source = load_source(case)
     title, address = source["title"], source["address"]
-    title = f"[{title}]({address})" if _is_address(address) else f"*{title}*"
-    where = "" if _is_address(address) else f" Address: {address}."
+    linked = f"[{title}]({address})"
     rows = {
-        "Title": title,
-        "Author, date": f"{source['author']}; {source['date']}.{where}",
+        "Title": linked if _is_address(address) else f"*{title}* (address {address})",
+        "Author": source["author"],
+        "Date": source["date"],
         "Task": source["task"],
         "Model and settings": source["model"],
         "Its three numbers": "<br>".join(source["numbers"]),
@@ -244,14 +244,7 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
-    counts = {
-        case: Counter(
-            (EXPLORATORY if row["evidence"] == "nano" and row["exploratory"] else row["evidence"],
-             row["verdict"])
-            for row in load_claims(case)
-        )
-        for case in cases
-    }  # fmt: skip
+    counts = {case: Counter(map(_column, load_claims(case))) for case in cases}
     columns = []
     for evidence, verdicts in VERDICTS.items():
         columns += [(evidence, verdict) for verdict in verdicts]
@@ -259,6 +252,12 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
             columns += [(EXPLORATORY, verdict) for verdict in verdicts]
     used = [column for column in columns if any(found[column] for found in counts.values())]
     return {case: {column: found[column] for column in used} for case, found in counts.items()}
+
+
+def _column(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Where a claim is counted."""
+    apart = row["exploratory"] and row["evidence"] == "nano"
+    return EXPLORATORY if apart else row["evidence"], row["verdict"]
 
 
 def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
