@@ -267,7 +267,7 @@ def _use_data(folder: Path | None) -> str | None:
     """
     if folder is None:
         return None
-    from casebook import problems
+    from casebook.records import problems
 
     named = str(problems.data_dir(folder.expanduser().resolve()))
     os.environ[problems.VARIABLE] = named

@@ -9,7 +9,7 @@ from importlib import import_module
 _MODULES = {
     "files": ("committed", "figure_text", "missing", "read_record", "write_json"),
     "provenance": ("provenance",),
-    "identity": ("code_digest", "fingerprint", "is_current", "source_mark"),
+    "identity": ("STATES", "digest", "source_mark", "state", "state_line"),
     "claims": (
         *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "commonest_label"),
         *("compared", "discrimination", "figures_at", "labels_recalled", "load_claims"),

@@ -3,7 +3,7 @@
 The write-up reads its model's reasoning, lists seven recurring motifs with rough frequencies and
 sketches a flow of seven steps. Neither was ever run as a rule, so nobody knows what a planner who
 followed them would lose. Here each motif decides a parcel from what a prompt shows. Finding the
-motifs in a text is the business of `casebook.cases.landuse.motifs`.
+motifs in a text is the business of `casebook.cases.landuse.studies.motifs`.
 
 A parcel is a list of records, the centre first, as `data.records` makes them. Where the table
 leaves a number or a word open, the reading chosen here is a parameter or is named in the docstring.
