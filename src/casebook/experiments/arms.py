@@ -2,7 +2,7 @@
 
 `configs/<case>/experiments.yaml` names the arms: for each a profile, the seeds, and the fields
 of the profile's configuration that take another value. An experiment that is stopped goes on
-where it was; a record whose fingerprint is current is not made again.
+where it was. A record is never rewritten: what is there is kept, unless it is asked for again.
 """
 
 import itertools
@@ -25,7 +25,8 @@ from casebook.case import PROFILES, CasebookError, check_name, load_case
 from casebook.detectors import RunWatch
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
 from casebook.models import load_base, load_saved
-from casebook.records import committed, is_current, read_record, write_json
+from casebook.records import provenance, read_record, write_json
+from casebook.records.files import plain
 from casebook.stats import mean_interval
 from casebook.training import (
     CURVE_WINDOW,
@@ -33,7 +34,7 @@ from casebook.training import (
     Config,
     Run,
     read_config,
-    run_fingerprint,
+    settings_mark,
     train,
 )
 
@@ -49,6 +50,7 @@ def run_experiments(
     arms: Iterable[str] | None = None,
     seeds: Iterable[int] | None = None,
     jobs: int = 1,
+    again: bool = False,
     log: Callable[[str], None] = print,
 ) -> list[Path]:
     """Train what is missing of a case's arms, and write `results/<case>/<profile>/<arm>/`.
@@ -59,14 +61,16 @@ def run_experiments(
         arms: names of arms; all by default.
         seeds: seeds; those the arm names by default.
         jobs: trainings at a time, each in a process with one thread; no more than cores.
+        again: make records anew that are there, for a change of figures that is meant.
         log: called with one line for each record.
 
     Returns:
-        The records' paths, those that were current already among them.
+        The records' paths, those that were there already among them.
 
     Raises:
-        CasebookError: unknown case or arm, less than one job, or a file of arms that cannot be
-            used.
+        CasebookError: unknown case or arm, less than one job, a file of arms that cannot be
+            used, a record that is there and has another configuration than its arm, or tracked
+            files that are not committed: a record names the commit that it was made from.
     """
     load_case(case)
     check_name("profile", profile, PROFILES)
@@ -79,7 +83,12 @@ def run_experiments(
     for name in names:
         check_name(f"arm of {case}/{profile}", name, known)
     runs = [(name, seed) for name in names for seed in seeds or known[name]["seeds"]]
-    work = [(case, profile, name, known[name]["overrides"], seed) for name, seed in runs]
+    work = [(case, profile, name, known[name]["overrides"], seed, again) for name, seed in runs]
+    if provenance()["git"]["dirty"]:
+        raise CasebookError(
+            "tracked files have changes: commit them first, since a record names the commit that "
+            "it was made from"
+        )
     written = []
     with _workers(jobs) as submit:
         for path, line in submit(_run, work):
@@ -104,42 +113,35 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
     path = paths.CONFIGS / case / "experiments.yaml"
     if not path.exists():
         raise CasebookError(f"the case {case!r} has no experiments ({path})")
-    arms = yaml.safe_load(path.read_text())
+    try:
+        arms = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(arms, Mapping) or not arms:
+        raise CasebookError(f"{path} names no arms")
     for name, arm in arms.items():
         if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
             raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
     return arms
 
 
-def stale_arms(case: str, profile: str = "nano") -> list[str]:
-    """The arms with a committed record that is older than the code, configuration or data.
-
-    An arm that `experiments.yaml` no longer names is one of them.
-    """
-    arms, stale = read_arms(case), set()
-    marks: dict[str, str] = {}
-    for record in committed(case, profile):
-        name = record["arm"]
-        if name in arms and name not in marks:
-            config = read_config((case, profile), arms[name]["overrides"])
-            marks[name] = run_fingerprint(config)
-        if name not in arms or not is_current(record, marks[name]):
-            stale.add(name)
-    return sorted(stale)
-
-
-def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
-    """Make one record if it is not current; its path, and a line that says what came out."""
+def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
+    """Make one record if it is missing; its path, and a line that says what came out."""
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
     config = read_config((case, profile), {**overrides, "seed": seed})
-    mark = run_fingerprint(config)
-    if path.exists() and is_current(kept := read_record(path), mark) and OTHER in kept["after"]:
-        return path, f"{arm}, seed {seed}: current"
-    output = paths.runs_dir() / "experiments" / case / profile / arm / f"seed{seed}-{mark[:8]}"
+    if path.exists() and not again:
+        if read_record(path)["config"] != plain(config.settings):
+            raise CasebookError(
+                f"{path} was made with another configuration than {arm!r} has now: make it anew "
+                "with --again, or give the new configuration an arm of its own"
+            )
+        return path, f"{arm}, seed {seed}: there already"
+    name = f"seed{seed}-{settings_mark(config)[:8]}"
+    output = paths.runs_dir() / "experiments" / case / profile / arm / name
     run = train(config, output, resume=True)
     record = run.record() | {"arm": arm}
-    record["curve"] |= _more_of_the_curve(run)
-    record["findings"] = _findings(run)
+    record["curve"] |= more_of_the_curve(run)
+    record["findings"] = findings(run)
     for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
         record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
         record[when][OTHER] = other_prompt_perplexity(config, source)
@@ -157,7 +159,7 @@ def _run(case, profile, arm, overrides, seed) -> tuple[Path, str]:
     )
 
 
-def _more_of_the_curve(run: Run) -> dict[str, list[float]]:
+def more_of_the_curve(run: Run) -> dict[str, list[float]]:
     """The parts of the reward and the completions' length, over the same windows of steps."""
     metrics = run.metrics()
     windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
@@ -166,7 +168,7 @@ def _more_of_the_curve(run: Run) -> dict[str, list[float]]:
     return {name: windows[name].mean().round(4).tolist() for name in names}
 
 
-def _findings(run: Run) -> list[dict[str, Any]]:
+def findings(run: Run) -> list[dict[str, Any]]:
     """What the detectors said while the run went on, and at which step: the watch, once more."""
     watch, completions = RunWatch(run.settings()), run.completions()
     metrics = pd.concat([run.metrics(), run.validation()], ignore_index=True)

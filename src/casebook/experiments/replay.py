@@ -33,8 +33,10 @@ from casebook import paths, training
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
+from casebook.models import load_saved
 from casebook.records import identity
-from casebook.records.files import committed_completions, plain, read_record, write_json
+from casebook.records.files import plain, read_record, write_json
+from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
 
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
@@ -196,7 +198,7 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer", kept: Mapping) -> 
     config = _parsed(record)
     compare.tree("before", record["before"], _measured(config, None))
     with tempfile.TemporaryDirectory() as folder:
-        run, more = training.first_steps(config, Path(folder) / "run", STEPS)
+        run = training.first_steps(config, Path(folder) / "run", STEPS)
         validation = run.validation().round(4).to_dict("list")
         windows = training.curve(run.metrics()) | arms.more_of_the_curve(run)
         findings = arms.findings(run)
@@ -206,8 +208,6 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer", kept: Mapping) -> 
     compare.tree("validation", recorded, plain(validation))
     first = {name: values[:1] for name, values in record["curve"].items()}
     compare.tree("curve", first, plain(windows))
-    for name, value in more.items():
-        compare.exactly(name, record[name], value)
     if "findings" in record:
         early = [found for found in record["findings"] if found["step"] <= STEPS]
         compare.exactly(f"findings to step {STEPS}", early, findings)
@@ -239,7 +239,10 @@ def _measured(config: Any, adapter: Path | None) -> dict[str, Any]:
     key = json.dumps([settings, str(adapter)])
     if key not in _FIGURES:
         base = config.settings["model_name_or_path"]
-        figures = training.test_figures(config, adapter)
+        if adapter:
+            figures = training.measure_test(config, *load_saved(adapter)[:2])
+        else:
+            figures = dict(training.measure_base(config))
         figures.pop("other_text_perplexity", None)
         other = arms.other_prompt_perplexity(config, adapter or base)
         _FIGURES[key] = plain(figures | {arms.OTHER: other})
@@ -291,7 +294,7 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
 @functools.cache
 def _rows_by_prompt(case: str, profile: str, seed: int, variant: str) -> dict[str, dict]:
     rows = load_case(case).load("train", profile, seed, variant)
-    return {training.prompt_text(row["prompt"]): row for row in rows}
+    return {training.text_of(row["prompt"]): row for row in rows}
 
 
 # What no record holds
@@ -350,12 +353,12 @@ class _Comparer:
     def tree(self, what: str, recorded: Any, replayed: Any) -> None:
         """Compare two trees of figures, leaf by leaf."""
         if isinstance(recorded, Mapping) and isinstance(replayed, Mapping):
-            for name in dict.fromkeys((*recorded, *replayed)):
+            # A figure that today's code also gives is no difference; a setting is one.
+            names = dict.fromkeys((*recorded, *(replayed if what == "config" else ())))
+            for name in names:
                 if name not in NOT_COMPARED:
-                    missing = "nothing"
-                    self.tree(
-                        f"{what}/{name}", recorded.get(name, missing), replayed.get(name, missing)
-                    )
+                    pair = (part.get(name, "nothing") for part in (recorded, replayed))
+                    self.tree(f"{what}/{name}", *pair)
         elif isinstance(recorded, list) and isinstance(replayed, list) and recorded != replayed:
             longest = max(len(recorded), len(replayed))
             pad = [["nothing"] * (longest - len(values)) for values in (recorded, replayed)]

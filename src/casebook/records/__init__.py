@@ -7,7 +7,8 @@ training needs of records does not bring the claims with it.
 from importlib import import_module
 
 _MODULES = {
-    "files": ("committed", "figure_text", "missing", "read_record", "write_json"),
+    "gate": ("committed", "committed_completions"),
+    "files": ("figure_text", "missing", "read_record", "write_json"),
     "provenance": ("provenance",),
     "identity": ("STATES", "digest", "source_mark", "state", "state_line"),
     "claims": (

@@ -18,11 +18,19 @@ _MODULES = {
         *("SUPERVISED",),
     ),
     "constrained": ("ConstrainedTrainer",),
-    "identity": ("NOT_IN_FINGERPRINT", "run_fingerprint"),
+    "identity": ("settings_mark",),
     "kl_penalty": ("KL_PENALTY", "KlPenalty"),
-    "log": ("CURVE", "CURVE_WINDOW", "WATCH_EVERY", "RunCallback", "WatchCallback"),
-    "loop": ("train", "training_rows"),
-    "measure": ("MEASURED",),
+    "log": (
+        "CURVE",
+        "curve",
+        "text_of",
+        "CURVE_WINDOW",
+        "WATCH_EVERY",
+        "RunCallback",
+        "WatchCallback",
+    ),
+    "loop": ("first_steps", "train", "training_rows"),
+    "measure": ("MEASURED", "measure_base", "measure_test"),
     "run": ("Run", "default_folder", "find_run"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

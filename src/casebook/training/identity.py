@@ -1,37 +1,39 @@
-"""Which runs are the same: a hash of all that decides what a training measures."""
+"""What a run folder remembers of what made it, so that nothing else goes on with it."""
 
-import hashlib
-import json
 from collections.abc import Collection
 from pathlib import Path
 
-from casebook import models
-from casebook.case import load_case
-from casebook.records import fingerprint
-from casebook.training.config import PLAIN, Config
+from casebook.case import CasebookError
+from casebook.records.files import read_json, write_json
+from casebook.records.identity import digest, input_files, loaded_modules, module_hashes
+from casebook.training.config import Config
 
-NOT_IN_FINGERPRINT = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
-
-
-def run_fingerprint(config: Config) -> str:
-    """The fingerprint of a training: configuration, base weights, rows and code (16 hex digits).
-
-    Seeds and what only concerns logging are left out, so that the runs of one arm share it.
-    """
-    return fingerprint_without(config, NOT_IN_FINGERPRINT)
+# Seeds, and what only concerns logging: the runs of one arm share everything else.
+NOT_OF_THE_ARM = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
 
 
-def fingerprint_without(config: Config, left_out: Collection[str]) -> str:
-    """The fingerprint of a training in which the settings named do not count."""
-    settings = {k: v for k, v in config.settings.items() if k not in left_out}
-    case, profile = load_case(config.case.case), config.case.profile
-    others = (changes.get("variant") for changes in config.case.also_evaluate.values())
-    digest = hashlib.sha256()
-    for variant in dict.fromkeys((config.case.variant, *filter(None, others))):
-        for split in ("train", "test"):
-            rows = case.load(split, profile=profile, variant=variant)
-            digest.update(json.dumps([rows["prompt"][:], rows["answer"][:]]).encode())
-    base = Path(models.model_source(config.model.model_name_or_path))
-    weights = sorted(base.glob("*.safetensors")) + sorted(base.glob("tokenizer.json"))
-    modules = ["grpo"] if config.case.method in PLAIN else []
-    return fingerprint(case.name, settings, weights, digest.hexdigest(), modules)
+def settings_mark(config: Config, left_out: Collection[str] = NOT_OF_THE_ARM) -> str:
+    """A hash of a training's settings without those left out: 16 hexadecimal digits."""
+    return digest({name: v for name, v in config.settings.items() if name not in left_out})
+
+
+def write_origin(path: Path, config: Config) -> None:
+    """Write down the code, weights and data that a run starts with."""
+    write_json(path, {"code": module_hashes(loaded_modules()), "files": _files(config)})
+
+
+def check_origin(path: Path, config: Config) -> None:
+    """Raise a `CasebookError` that names what changed since `write_origin`."""
+    then = read_json(path)
+    now = {"code": module_hashes(then["code"]), "files": _files(config)}
+    for kind, named in then.items():
+        for name, mark in named.items():
+            if now[kind].get(name) != mark:
+                raise CasebookError(
+                    f"the run in {path.parent} was made by other code, data or weights ({name} "
+                    "has changed): name another folder"
+                )
+
+
+def _files(config: Config) -> dict[str, str]:
+    return input_files({"case": config.settings["case"], "config": config.settings})

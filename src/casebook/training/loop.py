@@ -12,6 +12,7 @@ A kill or a full disk costs the steps since the last checkpoint and nothing else
 appended line by line, every other file is written beside its place and then moved there.
 """
 
+import contextlib
 import gc
 import os
 import resource
@@ -33,10 +34,10 @@ from casebook.case import CasebookError, load_case
 from casebook.models import load_policy, load_saved, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.records import provenance, write_json
+from casebook.records.identity import digest, loaded_modules, module_hashes
 from casebook.training import supervised
 from casebook.training.config import PLAIN, Config, reward_functions
 from casebook.training.constrained import ConstrainedTrainer
-from casebook.training.identity import run_fingerprint
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
 from casebook.training.measure import measure_base, measure_test
@@ -52,7 +53,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
 
     Args:
         config: from `read_config`.
-        output: the run folder; by default `<runs>/<case>/<profile>/seed<k>-<fingerprint>`.
+        output: the run folder; by default `<runs>/<case>/<profile>/seed<k>-<mark>`.
         resume: go on from the last whole checkpoint; a finished run is returned as it is, and
             an empty folder is simply begun.
 
@@ -62,10 +63,9 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     Raises:
         CasebookError: the folder holds another run, or the disk is full.
     """
-    mark = run_fingerprint(config)
     run = Run(Path(output) if output else default_folder(config))
     try:
-        return _train(run, config, mark) if prepare(run, config, mark, resume) else run
+        return _train(run, config) if prepare(run, config, resume) else run
     except (OSError, RuntimeError, SafetensorError) as error:
         if not any(sign in str(error) for sign in DISK_TROUBLE):
             raise
@@ -96,17 +96,12 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     return kept, len(rows) - len(kept)
 
 
-def _train(run: Run, config: Config, mark: str) -> Run:
+def _train(run: Run, config: Config) -> Run:
     if "wandb" in (config.grpo.report_to or []):
         os.environ.setdefault("WANDB_MODE", "offline")  # nobody's login is waited for
         os.environ.setdefault("WANDB_DIR", str(run.path))
-    seed = config.grpo.seed
-    set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
-    model, tokenizer = load_policy(
-        config.case.case, config.case.profile, seed=seed, settings=config.settings
-    )
-    rows, dropped = training_rows(config, tokenizer)
-    progress = Progress(f"{config.case.case}/{config.case.profile}, seed {seed}")
+    model, tokenizer, rows, dropped = _beginning(config)
+    progress = Progress(f"{config.case.case}/{config.case.profile}, seed {config.grpo.seed}")
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
     callback = RunCallback(run, config, tokenizer, progress)
@@ -124,6 +119,7 @@ def _train(run: Run, config: Config, mark: str) -> Run:
     torch.cuda.empty_cache()  # does nothing without a GPU
     measuring = time.perf_counter()
     before = measure_base(config)
+    modules = loaded_modules()
     after = measure_test(config, *load_saved(run.adapter)[:2])
     if "kl_from_base" in validation:
         after["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
@@ -133,9 +129,9 @@ def _train(run: Run, config: Config, mark: str) -> Run:
             "case": config.case.case,
             "profile": config.case.profile,
             "arm": None,
-            "seed": seed,
+            "seed": config.grpo.seed,
             "config": config.settings,
-            "fingerprint": mark,
+            "code": {"modules": modules, "digest": digest(module_hashes(modules))},
             "provenance": provenance(),
             "steps": int(metrics["step"].max()),
             "rows_dropped": dropped,
@@ -152,6 +148,59 @@ def _train(run: Run, config: Config, mark: str) -> Run:
         },
     )
     return run
+
+
+def first_steps(config: Config, output: Path, steps: int) -> Run:
+    """The first steps of a training, by the schedule of the whole; nothing is saved or measured.
+
+    A rejection sampling writes all of its completions first, as it does when it is whole: which
+    are accepted decides what the first steps see.
+
+    Returns:
+        The run folder, with the metrics of these steps and what was evaluated on the way.
+    """
+    run = Run(Path(output))
+    prepare(run, config, resume=False)
+    model, tokenizer, rows, _ = _beginning(config)
+    callback = _FirstSteps(run, config, tokenizer, steps)
+    with contextlib.suppress(_Enough):
+        _fit(run, config, model, tokenizer, rows, callback)
+    return run
+
+
+class _Enough(Exception):
+    """Ends a training from inside a callback."""
+
+
+class _Quiet(Progress):
+    """Shows nothing."""
+
+    def start(self, *args) -> None: ...
+
+    update = note = finish = say = start
+
+
+class _FirstSteps(RunCallback):
+    """A silent callback that ends the training when so many steps are logged."""
+
+    def __init__(self, run: Run, config: Config, tokenizer: Any, steps: int):
+        super().__init__(run, config, tokenizer, _Quiet(""))
+        self.steps = steps
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        super().on_log(args, state, control, logs=logs, **kwargs)
+        if logs and "loss" in logs and state.global_step >= self.steps:
+            raise _Enough
+
+
+def _beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
+    """Policy, tokenizer, training rows and how many were dropped, with the seed set."""
+    seed = config.grpo.seed
+    set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
+    model, tokenizer = load_policy(
+        config.case.case, config.case.profile, seed=seed, settings=config.settings
+    )
+    return model, tokenizer, *training_rows(config, tokenizer)
 
 
 def _fit(

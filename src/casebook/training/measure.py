@@ -6,7 +6,7 @@ from typing import Any
 from casebook.evaluation import evaluate, perplexity
 from casebook.models import load_base
 from casebook.training.config import Config
-from casebook.training.identity import fingerprint_without
+from casebook.training.identity import settings_mark
 
 # The settings that decide what a base model measures.
 MEASURED = {
@@ -14,12 +14,12 @@ MEASURED = {
     *("temperature", "top_p", "top_k", "constraint", "test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
-_MEASURED: dict[str, dict[str, Any]] = {}  # by fingerprint, for the arms of one process
+_MEASURED: dict[str, dict[str, Any]] = {}  # by settings, for the arms of one process
 
 
 def measure_base(config: Config) -> dict[str, Any]:
     """The base's figures; arms that start from the same base and measure alike share them."""
-    mark = fingerprint_without(config, set(config.settings) - MEASURED)
+    mark = settings_mark(config, set(config.settings) - MEASURED)
     if mark not in _MEASURED:
         base = load_base(config.settings | {"fast_inference": False})
         _MEASURED[mark] = measure_test(config, *base)

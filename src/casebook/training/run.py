@@ -13,7 +13,7 @@ from casebook import paths
 from casebook.case import CasebookError
 from casebook.records import read_record
 from casebook.training.config import Config, read_yaml
-from casebook.training.identity import run_fingerprint
+from casebook.training.identity import check_origin, settings_mark, write_origin
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Run:
 
 def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
     """Where a run goes that names no folder of its own: `<case>/<profile>/seed<k>-<mark>`."""
-    name = f"seed{config.grpo.seed}-{run_fingerprint(config)[:8]}"
+    name = f"seed{config.grpo.seed}-{settings_mark(config)[:8]}"
     return paths.runs_dir(runs_dir) / config.case.case / config.case.profile / name
 
 
@@ -85,9 +85,9 @@ def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = N
     return None
 
 
-def prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
+def prepare(run: Run, config: Config, resume: bool) -> bool:
     """Make the run folder ready; `False` where the run it holds has finished already."""
-    config_file, mark_file = run.path / "config.yaml", run.path / "fingerprint"
+    config_file, origin_file = run.path / "config.yaml", run.path / "origin.json"
     begun = run.finished or run.checkpoint() or read_lines(run.path / "metrics.jsonl")
     if begun:
         if not resume:
@@ -96,18 +96,14 @@ def prepare(run: Run, config: Config, mark: str, resume: bool) -> bool:
             )
         if read_yaml(config_file) != config.settings:
             raise CasebookError(f"the run in {run.path} has another configuration than this one")
-        if mark_file.read_text() != mark:
-            raise CasebookError(
-                f"the run in {run.path} was made by other code, data or weights: name another "
-                "folder"
-            )
+        check_origin(origin_file, config)
         if run.finished:
             return False
     elif run.path.exists() and any(run.path.iterdir()) and not config_file.exists():
         raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
     else:
         (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        mark_file.write_text(mark)
+        write_origin(origin_file, config)
         config_file.write_text(yaml.safe_dump(config.settings, sort_keys=False))
     config.grpo.output_dir = str(run.path / "checkpoints")
     checkpoint = run.checkpoint()

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from casebook.case import CasebookError
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT
 
@@ -302,3 +304,23 @@ def flow(records: Records, high: float = HIGH, firm: float = FIRM, share: float 
     steps.append(f"{label}, by the steps above")
     steps.append(f"answer: {label}")
     return Flow(label, tuple(steps))
+
+
+def shares_right() -> dict[str, float]:
+    """Each heuristic, and the flow, on the test parcels: the shares it gets right and fires on."""
+    from casebook.cases.landuse import data
+
+    table = data.pool("test")
+    chosen = np.flatnonzero(~table["habitat"].to_numpy())
+    parcels = [data.records(table, int(i), order=1) for i in chosen]
+    accepted = [answer.split("|") for answer in table["answer"].iloc[chosen]]
+
+    def share(labels: list[str]) -> float:
+        pairs = zip(labels, accepted, strict=True)
+        return float(np.mean([label in right for label, right in pairs]))
+
+    shares = {"flow": share([flow(parcel).label for parcel in parcels])}
+    for name, rule in HEURISTICS.items():
+        shares[name] = share([rule.decide(parcel) for parcel in parcels])
+        shares[f"{name} fires"] = float(np.mean([rule.fires(parcel) for parcel in parcels]))
+    return shares

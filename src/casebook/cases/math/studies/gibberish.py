@@ -457,20 +457,20 @@ def record(runs_dir: str | Path | None = None, arms: Sequence[str] = ARMS) -> di
 
     Returns:
         `arms` -> seed -> `signs` (name -> readings by step), `texts` of the collapsed ones, and
-        the run's `fingerprint`; `problems`, `code` and `provenance`.
+        the run's `settings` as a hash; `problems`, `code` and `provenance`.
 
     Raises:
         CasebookError: no finished run of any of these arms.
     """
     from casebook.experiments import read_arms  # torch comes with these
     from casebook.models import load_base, read_settings
-    from casebook.training import Run, read_config, run_fingerprint
+    from casebook.training import Run, read_config, settings_mark
 
     folder = paths.runs_dir(runs_dir) / "experiments" / "math" / "nano"
     runs = []
     for arm, planned in read_arms("math").items():
         if arm in arms:
-            mark = run_fingerprint(read_config(("math", "nano"), planned["overrides"]))
+            mark = settings_mark(read_config(("math", "nano"), planned["overrides"]))
             runs += [
                 (arm, seed, mark, Run(folder / arm / f"seed{seed}-{mark[:8]}"))
                 for seed in planned["seeds"]
@@ -484,7 +484,7 @@ def record(runs_dir: str | Path | None = None, arms: Sequence[str] = ARMS) -> di
     base[0].eval()
     written: dict[str, dict[str, Any]] = {}
     for arm, seed, mark, run in runs:
-        kept = {"fingerprint": mark, "signs": _by_step(of_run(run, known, base))}
+        kept = {"settings": mark, "signs": _by_step(of_run(run, known, base))}
         kept |= {"texts": excerpts(run.completions())} if arm in COLLAPSED else {}
         written.setdefault(arm, {})[str(seed)] = kept
     content = {
