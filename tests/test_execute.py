@@ -572,7 +572,7 @@ def test_requests_during_a_build_become_one_more_build():
         began.set()
         assert go.wait(30)
 
-    rebuilder = execute.Rebuilder(build)
+    rebuilder = execute.Rebuilder(build, rest=0)
     rebuilder.request(None)
     assert began.wait(30)
     began.clear()
@@ -584,6 +584,16 @@ def test_requests_during_a_build_become_one_more_build():
     assert len(builds) == 2
 
 
+def test_between_two_builds_is_a_rest_that_closing_ends():
+    built = threading.Semaphore(0)
+    rebuilder = execute.Rebuilder(built.release, rest=600)
+    rebuilder.request(None)
+    assert built.acquire(timeout=30)
+    rebuilder.request(None)
+    assert not built.acquire(timeout=0.2)
+    rebuilder.close()
+
+
 def test_a_build_that_fails_is_told_and_the_next_one_tried():
     told, tried = [], threading.Semaphore(0)
 
@@ -591,7 +601,7 @@ def test_a_build_that_fails_is_told_and_the_next_one_tried():
         tried.release()
         raise RuntimeError("no theme")
 
-    rebuilder = execute.Rebuilder(build, told.append)
+    rebuilder = execute.Rebuilder(build, told.append, rest=0)
     for _ in range(2):
         rebuilder.request(None)
         assert tried.acquire(timeout=30)
