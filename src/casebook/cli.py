@@ -164,16 +164,10 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
 
-    arguments: list = [case, model, profile, split, limit, samples, seed]
-    if shots or variant:
-        from casebook.shots import evaluate_variant as measure
-
-        arguments.insert(1, variant or f"shots{shots}")
-    else:
-        from casebook.evaluation import evaluate_to_record as measure
-
+    variant = f"shots{shots}" if shots else variant
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("completions", total=None)
@@ -181,7 +175,9 @@ def evaluate(
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        record = measure(*arguments, progress=advance)
+        record = evaluate_to_record(
+            case, model, profile, split, limit, samples, seed, variant, progress=advance
+        )
     if output:
         write_json(output, record)
         _say(str(output))
@@ -201,7 +197,7 @@ def experiments(
     again: Annotated[bool, typer.Option(help="Make records anew that are there.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Run the arms of configs/CASE/experiments.yaml, write results/CASE/ and the README's table.
+    """Run the arms of configs/CASE/experiments.yaml, and write results/CASE/.
 
     Records that are there are kept, and a run that was stopped goes on.
     """
@@ -213,9 +209,6 @@ def experiments(
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
-    from casebook.site import write_readme_results
-
-    write_readme_results()
 
 
 @app.command()

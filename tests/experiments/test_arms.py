@@ -176,7 +176,7 @@ def test_drift_is_read_from_the_prompt_that_was_not_trained(monkeypatch):
     counts = {}
     for variant in ("reason", "label"):
         config = read_config(("poker", "smoke"), {"variant": variant})
-        experiments.other_prompt_perplexity(config, config.model.model_name_or_path)
+        experiments.other_prompt_perplexity(config, config.model_name_or_path)
         counts[variant] = seen.pop()
     assert sum(counts.values()) == module.OTHER_ROWS
     assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons

@@ -63,9 +63,9 @@ def test_every_shipped_configuration_parses(path, monkeypatch):
     settings = yaml.safe_load(path.read_text())
     # Whether a GPU has bf16 or fp16 is asked when the arguments are made; here there is none.
     config = training.read_config(path, {"bf16": False, "fp16": False, "use_cpu": True})
-    assert config.case.case == path.parent.name
-    assert config.case.profile == path.stem.partition("_")[0]
-    assert config.grpo.max_steps == settings["max_steps"]
+    assert config.case == path.parent.name
+    assert config.profile == path.stem.partition("_")[0]
+    assert config.max_steps == settings["max_steps"]
 
 
 def test_shipped_configurations_name_every_algorithmic_setting():
@@ -466,7 +466,6 @@ def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
 ):
     more = {"num_iterations": 2, "beta": 0.1, "temperature": 0.7, "save_strategy": "no"}
     config = training.read_config(SMOKE, SHORT | LABEL | more)
-    config.grpo.output_dir = str(tmp_path)
     model, tokenizer = models.load_policy("poker", "smoke", settings=config.settings)
     seen = []
 
@@ -479,7 +478,7 @@ def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
     trainer = Listening(
         model=model,
         reward_funcs=training.reward_functions(config),
-        args=config.grpo,
+        args=config.trainer_arguments(tmp_path),
         train_dataset=training.training_rows(config, tokenizer)[0],
         processing_class=tokenizer,
         constraint=constraint_for("trie", CASE.labels, tokenizer),

@@ -125,6 +125,23 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
     return arms
 
 
+def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
+    """The finished runs of a case's arms in the runs folder: arm -> seed -> run."""
+    found: dict[str, dict[int, Run]] = {}
+    for name, arm in read_arms(case).items():
+        for seed in arm["seeds"] if arm["profile"] == profile else ():
+            config = read_config((case, profile), {**arm["overrides"], "seed": seed})
+            run = Run(_folder(config, name))
+            if run.finished:
+                found.setdefault(name, {})[seed] = run
+    return found
+
+
+def _folder(config: Config, arm: str) -> Path:
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
+
+
 def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     """Make one record if it is missing; its path, and a line that says what came out."""
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
@@ -136,13 +153,11 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
                 "with --again, or give the new configuration an arm of its own"
             )
         return path, f"{arm}, seed {seed}: there already"
-    name = f"seed{seed}-{settings_mark(config)[:8]}"
-    output = paths.runs_dir() / "experiments" / case / profile / arm / name
-    run = train(config, output, resume=True)
+    run = train(config, _folder(config, arm), resume=True)
     record = run.record() | {"arm": arm}
     record["curve"] |= more_of_the_curve(run)
     record["findings"] = findings(run)
-    for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
+    for when, source in (("before", config.model_name_or_path), ("after", run.adapter)):
         record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
         record[when][OTHER] = other_prompt_perplexity(config, source)
     write_json(path, record)
@@ -191,11 +206,11 @@ def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, flo
         The perplexity a token, with its interval over texts; `None` where the corpus knows the
         trained prompt only, or there is no corpus.
     """
-    case = load_case(config.case.case)
-    if config.case.profile not in ("smoke", "nano"):
+    case = load_case(config.case)
+    if not PROFILES[config.profile].embedded:
         return None
     rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
-    ending = _ending(case.load("validation", config.case.profile, variant=config.case.variant))
+    ending = _ending(case.load("validation", config.profile, variant=config.variant))
     rows = [row for row in rows if not row["prompt"].endswith(ending)]
     if not rows:
         return None

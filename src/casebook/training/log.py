@@ -29,21 +29,21 @@ class CompletionLog:
     """
 
     def __init__(self, config: Config, folder: Path, eos_token_id: int):
-        self.case = load_case(config.case.case)
-        self.variant = config.case.variant
-        self.every = config.case.completions_every
+        self.case = load_case(config.case)
+        self.variant = config.variant
+        self.every = config.completions_every
         self.folder = folder
         self.eos_token_id = eos_token_id
         self.weights = dict(
             zip(
-                config.case.reward_funcs,
-                config.grpo.reward_weights or [1.0] * len(config.case.reward_funcs),
+                config.reward_funcs,
+                config.reward_weights or [1.0] * len(config.reward_funcs),
                 strict=True,
             )
         )
-        self.group_size = config.grpo.num_generations
-        self.scale = config.grpo.scale_rewards
-        self.last_step = config.grpo.max_steps
+        self.group_size = config.num_generations
+        self.scale = config.scale_rewards
+        self.last_step = config.max_steps
         self.values: dict[str, list[float]] = {}
 
     def wrap(self, functions: list[Callable]) -> list[Callable]:
@@ -144,7 +144,7 @@ class RunCallback(TrainerCallback):
             self.progress.update(state.global_step, logs)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        every = self.config.case.evaluate_every
+        every = self.config.evaluate_every
         if every and (state.global_step % every == 0 or state.global_step == state.max_steps):
             self._evaluate(state.global_step, model)
 
@@ -161,20 +161,20 @@ class RunCallback(TrainerCallback):
         return self.seconds_before + time.perf_counter() - self.started
 
     def _evaluate(self, step: int, model: Any) -> None:
-        case = self.config.case
-        if not case.evaluate_every:
+        config = self.config
+        if not config.evaluate_every:
             return
         evaluation = evaluate(
             model,
             self.tokenizer,
-            case.case,
+            config.case,
             split="validation",
-            profile=case.profile,
-            limit=case.evaluate_rows,
+            profile=config.profile,
+            limit=config.evaluate_rows,
             samples=1,
-            variant=case.variant,
+            variant=config.variant,
             drift=True,
-            settings=self.config.settings,
+            settings=config.settings,
         )
         summary = evaluation.summary()
         figures = {

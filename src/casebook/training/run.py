@@ -71,8 +71,8 @@ class Run:
 
 def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
     """Where a run goes that names no folder of its own: `<case>/<profile>/seed<k>-<mark>`."""
-    name = f"seed{config.grpo.seed}-{settings_mark(config)[:8]}"
-    return paths.runs_dir(runs_dir) / config.case.case / config.case.profile / name
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    return paths.runs_dir(runs_dir) / config.case / config.profile / name
 
 
 def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
@@ -104,8 +104,7 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
     else:
         (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_origin(origin_file, config)
-        config_file.write_text(yaml.safe_dump(config.settings, sort_keys=False))
-    config.grpo.output_dir = str(run.path / "checkpoints")
+        config_file.write_text(yaml.safe_dump(dict(config.settings), sort_keys=False))
     checkpoint = run.checkpoint()
     last = int(checkpoint.name.rpartition("-")[2]) if checkpoint else -1
     lines = [line for line in read_lines(run.path / "metrics.jsonl") if line["step"] <= last]
