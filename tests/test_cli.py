@@ -6,8 +6,9 @@ import types
 
 import pytest
 
-from casebook import cli, paths, problems
+from casebook import cli, paths
 from casebook.case import CasebookError
+from casebook.records import problems
 
 COMMANDS = ("execute", "train", "evaluate", "experiments", "nano build", "site", "hardware")
 

@@ -89,6 +89,8 @@ class Case:
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
         reference: `reference(row, variant=None)` -> the completion the oracle would write, which
             supervised controls are taught.
+        rules: `rules()` -> name -> share of the test rows that a one-line rule gets right; `None`
+            where the case has no rules of its own.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Case:
     skills: Mapping[str, Mapping[str, tuple[float, str]]]
     style: Callable[[Any, Mapping[str, Any]], str]
     reference: Callable[..., str]
+    rules: Callable[[], Mapping[str, float]] | None = None
 
 
 def known_cases() -> tuple[str, ...]:

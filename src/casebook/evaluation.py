@@ -21,13 +21,13 @@ import torch
 from transformers import set_seed
 
 from casebook.case import Case, CasebookError, load_case
-from casebook.decoding import (
+from casebook.models import load_base, load_saved, read_settings
+from casebook.models.decoding import (
     Constraint,
     constrained,
     constrained_generation,
     constraint_for,
 )
-from casebook.models import load_base, load_saved, read_settings
 from casebook.records import provenance
 from casebook.stats import mean_interval, pass_at_k
 

@@ -7,9 +7,10 @@ training needs of records does not bring the claims with it.
 from importlib import import_module
 
 _MODULES = {
-    "files": ("committed", "figure_text", "missing", "read_record", "write_json"),
+    "gate": ("committed", "committed_completions"),
+    "files": ("figure_text", "missing", "read_record", "write_json"),
     "provenance": ("provenance",),
-    "identity": ("code_digest", "fingerprint", "is_current", "source_mark"),
+    "identity": ("STATES", "digest", "source_mark", "state", "state_line"),
     "claims": (
         *("NO_ANSWER", "VERDICTS", "BASIS", "commonest_label", "compared", "discrimination"),
         *("figures_at", "load_claims", "load_source"),

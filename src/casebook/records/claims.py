@@ -15,7 +15,8 @@ import yaml
 
 import casebook.cases
 from casebook.case import CasebookError, check_name, known_cases, load_case
-from casebook.records.files import committed, figure_text
+from casebook.records.files import figure_text
+from casebook.records.gate import committed
 from casebook.stats import mean_interval, pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])

@@ -7,12 +7,13 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case, problems
+from casebook import load_case
 from casebook.case import CasebookError, UnknownName
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
 from casebook.cases.math.verify import prepare
 from casebook.nano import PIECES, build_tokenizer
+from casebook.records import problems
 
 CASE = load_case("math")
 EXAMPLES = "Question: What is $1+1$?\nAnswer:It is $\\boxed{2}$.\n\n"

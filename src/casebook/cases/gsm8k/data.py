@@ -139,14 +139,14 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
-    from casebook import problems
+    from casebook.records import problems
 
     return _real_rows(split, problems.data_dir())
 
 
 @lru_cache(maxsize=6)
 def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
-    from casebook import problems
+    from casebook.records import problems
 
     source = "folder" if folder else "hub"
     file = "test" if split == "test" else "train"

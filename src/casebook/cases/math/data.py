@@ -152,7 +152,7 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
-    from casebook import problems
+    from casebook.records import problems
 
     source = "folder" if problems.data_dir() else "hub"
     if split == "test":
@@ -205,7 +205,7 @@ def real_examples() -> str:
     Raises:
         CasebookError: the set cannot be had.
     """
-    from casebook import problems
+    from casebook.records import problems
 
     source = "folder" if problems.data_dir() else "hub"
     return _asked(problems.read("rlvr-math", "train", source=source)["messages"].iloc[0])[0]
