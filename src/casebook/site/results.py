@@ -46,13 +46,12 @@ def numbered_cases() -> list[Case]:
 
 
 def not_current(lines: Sequence[str]) -> str:
-    """One line that names the records that are not current; empty where all are.
+    """One line of Markdown that names the records that are not current; empty where all are.
 
-    >>> not_current(["grpo, seed 1: replay due", "grpo, seed 1: replay due"])
-    '*Not current: grpo, seed 1: replay due.*'
+    >>> not_current(["Not current. replay due: poker/nano/grpo."] * 2)
+    '*Not current. replay due: poker/nano/grpo.*'
     """
-    named = "; ".join(line.rstrip(".") for line in dict.fromkeys(lines))
-    return f"*Not current: {named}.*" if named else ""
+    return f"*{' '.join(dict.fromkeys(lines))}*" if lines else ""
 
 
 # One case

@@ -10,10 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from casebook import records
 from casebook.case import known_cases, load_case
-from casebook.records import files
-from casebook.site.files import css, digest, head_of, page_template, write_if_changed
-from casebook.site.files import TEMPLATES
+from casebook.site.files import TEMPLATES, css, digest, head_of, page_template, write_if_changed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +43,8 @@ def write_transcripts(folder: Path, runs: Path) -> list[dict[str, Any]]:
 
 
 def _committed_page(folder: Path, case: str) -> dict[str, Any] | None:
-    rows = files.committed_completions(case)
-    if rows is None or rows.empty:
+    rows = records.committed_completions(case)
+    if rows.empty:
         return None
     page = folder / f"{case}-nano-committed.html"
     shown = _write_page(page, case, "nano", "that is recorded", rows)
@@ -120,11 +119,8 @@ def _columns(rows) -> dict[str, Any]:
     texts: dict[str, int] = {}
     coded = ["prompt", "answer", "completion", "extracted"]
     rewards = [name for name in rows.columns if name.startswith("reward/")]
-    numbers = ["step", "advantage", "reward", *rewards]
-    flags = ["well_formed", "correct", "strict"]
-    # Committed completions go without these two.
-    numbers += [name for name in ("tokens",) if name in rows]
-    flags += [name for name in ("truncated",) if name in rows]
+    numbers = ["step", "tokens", "advantage", "reward", *rewards]
+    flags = ["truncated", "well_formed", "correct", "strict"]
 
     def code(value: Any) -> int | None:
         return None if value is None else texts.setdefault(str(value), len(texts))

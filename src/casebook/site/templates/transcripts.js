@@ -81,7 +81,7 @@ function card(row) {
   add("right answer", get("answer", row) ?? "–");
   add("answer read", get("extracted", row) ?? "none");
   add("well formed", get("well_formed", row) ? "yes" : "no");
-  if (columns.tokens) add("tokens", number(get("tokens", row)));
+  add("tokens", number(get("tokens", row)));
   for (const name of rewards) add(name, number(get(`reward/${name}`, row)));
   article.append(head, both, facts);
   return article;
@@ -112,7 +112,7 @@ function remember() {
 
 function turn(by) { page += by; show(); scrollTo({top: field("bar").offsetTop}); }
 
-for (const [value, text] of [...OUTCOMES, ...(columns.truncated ? [["truncated", "cut off"]] : [])])
+for (const [value, text] of [...OUTCOMES, ["truncated", "cut off"]])
   field("outcome").append(new Option(text, value));
 for (const answer of data.answers) field("label").append(new Option(answer, answer));
 for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
