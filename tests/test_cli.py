@@ -5,6 +5,8 @@ import sys
 import types
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from casebook import cli, paths
 from casebook.case import CasebookError
@@ -267,3 +269,21 @@ def test_a_casebook_error_deep_inside_is_one_sentence(monkeypatch, capsys):
     replace(monkeypatch, "site", "build_site", build_site)
     assert casebook(monkeypatch, "site") == 2
     assert capsys.readouterr().err == "casebook: reports cannot be written\n"
+
+
+# What is typed
+
+
+@pytest.mark.parametrize("pair", ["SEED", "=3", "A B=1", "3=4", "A=[1", "A={", "A='", ""])
+def test_a_pair_that_is_no_parameter_is_refused(pair):
+    with pytest.raises(CasebookError):
+        cli.parse_parameters([pair])
+
+
+@given(st.text())
+def test_any_text_is_a_parameter_or_a_casebook_error(text):
+    try:
+        parameters = cli.parse_parameters([f"A={text}"])
+    except CasebookError:
+        return
+    assert list(parameters) == ["A"]

@@ -7,12 +7,15 @@ failed in exit code 1; Ctrl-C in 130.
 
 import json
 import os
+import re
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
 from casebook.case import CasebookError
 
@@ -80,7 +83,7 @@ def execute(
     """
     from casebook import execute as series
 
-    parameters = series.parse_parameters(parameter or [])
+    parameters = parse_parameters(parameter or [])
     if folder := _use_data(data_dir):
         parameters.setdefault("DATA_DIR", folder)
     rebuilder = series.Rebuilder(_rebuild, _say) if site else None
@@ -121,8 +124,6 @@ def train(
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
     _use_data(data_dir)
-    from casebook.execute import parse_parameters
-
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
     from casebook import training
 
@@ -286,6 +287,37 @@ def hardware() -> None:
 
     for name, value in hardware().items():
         _say(f"{name}: {value}")
+
+
+def parse_parameters(pairs: Iterable[str]) -> dict[str, Any]:
+    """Parameters and fields as they are typed, `NAME=VALUE` with the value in YAML.
+
+    Raises:
+        CasebookError: no `=`, or a value that is not YAML.
+
+    >>> parse_parameters(["SEED=3", "RATES=[1e-3, 2]", "NOTE=two words"])
+    {'SEED': 3, 'RATES': [0.001, 2], 'NOTE': 'two words'}
+    """
+    parameters = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise CasebookError(f"{pair!r} is not a parameter: write NAME=VALUE")
+        try:
+            parameters[name] = _numbers(yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            problem = getattr(error, "problem", None) or "not YAML"
+            raise CasebookError(f"the value of {name} cannot be read ({problem}): {text}") from None
+    return parameters
+
+
+def _numbers(value: Any) -> Any:
+    """YAML's values, with `1e-3` a number: its grammar asks for a point and a sign."""
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
+        return float(value)
+    return value
 
 
 def _use_data(folder: Path | None) -> str | None:

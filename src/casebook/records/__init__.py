@@ -14,8 +14,10 @@ _MODULES = {
     "files": ("figure_text", "missing", "read_record", "write_json"),
     "identity": ("STATES", "digest", "source_mark", "state", "state_line"),
     "claims": (
-        *("NO_ANSWER", "VERDICTS", "BASIS", "commonest_label", "compared", "discrimination"),
-        *("figures_at", "load_claims", "load_source"),
+        *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "commonest_label"),
+        *("compared", "discrimination", "figures_at", "labels_recalled", "load_claims"),
+        *("load_expectations", "load_source", "table_row", "tally", "tally_table"),
+        "write_up_box",
     ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

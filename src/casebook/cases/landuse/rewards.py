@@ -92,26 +92,26 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     return Grade(well_formed, label, label in accepted(answer))
 
 
-def label_match(strict: bool = False, tolerance: str = "2") -> Reward:
+def label_match(own_label: bool = False, tolerance: str = "2") -> Reward:
     """1.0 for an accepted label, else 0.0, whatever the form: the source's land-use match.
 
     Args:
-        strict: accept the plan's own label only (column `plan_label`), as the source seems to;
+        own_label: accept the plan's own label only (column `plan_label`), as the source seems to;
             any other is wrong then, even one that is worth exactly as much.
         tolerance: how much of the parcel's best value an accepted label may miss, `"0"`, `"2"`
             or `"5"` per cent (columns `answer_0`, `answer`, `answer_5`).
 
     Raises:
-        CasebookError: `strict` is no switch, the tolerance is unknown, or, when the reward is
+        CasebookError: `own_label` is no switch, the tolerance is unknown, or, when the reward is
             called, its column is missing.
 
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
     [1.0, 1.0, 0.0]
     """
-    if not isinstance(strict, bool):
-        raise CasebookError(f"strict must be true or false, not {strict!r}")
+    if not isinstance(own_label, bool):
+        raise CasebookError(f"own_label must be true or false, not {own_label!r}")
     check_name("tolerance", str(tolerance), TOLERANCES)
-    column = "plan_label" if strict else TOLERANCES[str(tolerance)]
+    column = "plan_label" if own_label else TOLERANCES[str(tolerance)]
 
     def label_match(completions: Iterable[Any], **columns) -> list[float]:
         answers = _column("label_match", columns, column)
