@@ -90,6 +90,7 @@ nano: $(INSTALLED)
 
 experiments: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) experiments $$case --jobs $(JOBS); done
+	.venv/bin/python -c 'from casebook.site import write_readme_results as write; write()'
 
 benchmarks: $(INSTALLED)
 	.venv/bin/python benchmarks/oracle_speed.py --output results/benchmarks/oracle_speed.json

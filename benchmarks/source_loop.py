@@ -35,9 +35,9 @@ from casebook.case import load_case
 from casebook.evaluation import evaluate
 from casebook.experiments import read_arms
 from casebook.models import load_base, load_saved, read_settings
-from casebook.progress import Progress
 from casebook.records import provenance, write_json
 from casebook.training import ConstrainedTrainer, read_config, train
+from casebook.training.progress import Progress
 
 ARM = "label_published"
 BATCHES = {"12x8": (12, 8), "4x4": (4, 4)}  # prompts x completions: ours, and the source's

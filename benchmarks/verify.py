@@ -17,9 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
-from casebook import problems
 from casebook.cases.math import verify
-from casebook.cases.math.verifiers import (
+from casebook.cases.math.studies.verifiers import (
     HOSTILE,
     compare,
     hostile_times,
@@ -28,7 +27,7 @@ from casebook.cases.math.verifiers import (
     summary,
     verdicts,
 )
-from casebook.records import provenance, write_json
+from casebook.records import problems, provenance, write_json
 
 
 def main(

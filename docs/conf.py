@@ -8,8 +8,10 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util import logging
 
-from casebook import __version__, paths, site
+from casebook import __version__, paths
 from casebook.case import CasebookError
+from casebook.site import mathml
+from casebook.site.files import TEMPLATES
 
 project = "RLVR Casebook"
 author = "The RLVR Casebook authors"
@@ -25,11 +27,13 @@ nb_execution_mode = "off"  # papermill is the one executor
 nb_merge_streams = True
 nb_render_markdown_format = "myst"  # formulas in displayed Markdown, too
 nb_ipywidgets_js = {}
+nb_code_prompt_show = "Show the code of this output"
+nb_code_prompt_hide = "Hide the code of this output"
 
 html_theme = "sphinx_book_theme"
 html_title = "RLVR Casebook"
 html_math_renderer = "mathml"
-html_static_path = ["_static", str(site.TEMPLATES / "fonts"), str(site.TEMPLATES / "math.css")]
+html_static_path = ["_static", str(TEMPLATES / "fonts"), str(TEMPLATES / "math.css")]
 html_css_files = ["math.css", "casebook.css"]
 html_sourcelink_suffix = ""
 html_show_sphinx = False
@@ -74,7 +78,7 @@ def displayed_formula(writer, node):
 
 def as_mathml(node, block):
     try:
-        return site.mathml(node.astext(), block)
+        return mathml(node.astext(), block)
     except CasebookError as error:
         logging.getLogger(__name__).warning(str(error), location=node)
         return ""

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import cli, paths, problems
+from casebook import cli, paths
 from casebook.case import CasebookError
+from casebook.records import problems
 
 COMMANDS = ("execute", "train", "evaluate", "experiments", "nano build", "site", "hardware")
 
@@ -195,14 +196,14 @@ def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, ca
 def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
     asked = []
 
-    def evaluate_variant(*arguments, progress):
+    def measure(*arguments, progress):
         asked.extend(arguments)
         return {"variant": variant, "dropped_overlong": 2}
 
-    replace(monkeypatch, "shots", "evaluate_variant", evaluate_variant)
+    replace(monkeypatch, "evaluation", "evaluate_to_record", measure)
     arguments = ["--case", "poker", "--profile", "t4", "--limit", "7", "--seed", "3", *option]
     assert casebook(monkeypatch, "evaluate", *arguments) == 0
-    assert asked == ["poker", variant, None, "t4", "test", 7, 8, 3]
+    assert asked == ["poker", None, "t4", "test", 7, 8, 3, variant]
     assert json.loads(capsys.readouterr().out)["dropped_overlong"] == 2
 
 
@@ -211,7 +212,7 @@ def test_no_shots_is_the_prompt_of_the_training(monkeypatch):
     stand_in = lambda *arguments, progress: asked.extend(arguments) or {}  # noqa: E731
     replace(monkeypatch, "evaluation", "evaluate_to_record", stand_in)
     assert casebook(monkeypatch, "evaluate", "--case", "poker", "--shots", "0") == 0
-    assert asked == ["poker", None, None, "test", None, 8, 0]
+    assert asked == ["poker", None, None, "test", None, 8, 0, None]
 
 
 def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):

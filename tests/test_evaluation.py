@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from casebook import evaluation, load_case, models
 from casebook.case import CasebookError
-from casebook.decoding import constraint_for
+from casebook.models.decoding import constraint_for
 from casebook.stats import pass_at_k
 
 CASE = load_case("poker")

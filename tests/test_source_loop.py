@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from casebook import paths
-from casebook.decoding import constraint_for
 from casebook.evaluation import token_logps
+from casebook.models.decoding import constraint_for
 
 PATH = paths.ROOT / "benchmarks" / "source_loop.py"
 

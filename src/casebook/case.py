@@ -8,13 +8,36 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 SPLITS = ("train", "validation", "test")
-PROFILES = ("smoke", "nano", "smol", "t4", "a100")
+
+
+class Profile(NamedTuple):
+    """What the name of a profile stands for; `configs/<case>/<name>.yaml` has its settings.
+
+    Attributes:
+        embedded: the model is the case's own, of `data/nano/`: prompts are short and the problems
+            those that it was made for.
+        chat: the model reads lists of messages, not one text.
+        device: what it is meant for, `"cpu"` or `"gpu"`.
+    """
+
+    embedded: bool
+    chat: bool
+    device: str
+
+
+PROFILES: Mapping[str, Profile] = {
+    "smoke": Profile(embedded=True, chat=False, device="cpu"),
+    "nano": Profile(embedded=True, chat=False, device="cpu"),
+    "smol": Profile(embedded=False, chat=False, device="cpu"),
+    "t4": Profile(embedded=False, chat=True, device="gpu"),
+    "a100": Profile(embedded=False, chat=True, device="gpu"),
+}
 
 
 class CasebookError(ValueError):
@@ -89,6 +112,8 @@ class Case:
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
         reference: `reference(row, variant=None)` -> the completion the oracle would write, which
             supervised controls are taught.
+        rules: `rules()` -> name -> share of the test rows that a one-line rule gets right; `None`
+            where the case has no rules of its own.
     """
 
     name: str
@@ -103,6 +128,7 @@ class Case:
     skills: Mapping[str, Mapping[str, tuple[float, str]]]
     style: Callable[[Any, Mapping[str, Any]], str]
     reference: Callable[..., str]
+    rules: Callable[[], Mapping[str, float]] | None = None
 
 
 def known_cases() -> tuple[str, ...]:

@@ -164,16 +164,10 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
 
-    arguments: list = [case, model, profile, split, limit, samples, seed]
-    if shots or variant:
-        from casebook.shots import evaluate_variant as measure
-
-        arguments.insert(1, variant or f"shots{shots}")
-    else:
-        from casebook.evaluation import evaluate_to_record as measure
-
+    variant = f"shots{shots}" if shots else variant
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("completions", total=None)
@@ -181,7 +175,9 @@ def evaluate(
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        record = measure(*arguments, progress=advance)
+        record = evaluate_to_record(
+            case, model, profile, split, limit, samples, seed, variant, progress=advance
+        )
     if output:
         write_json(output, record)
         _say(str(output))
@@ -198,11 +194,12 @@ def experiments(
         str | None, typer.Option(metavar="0,1,2", help="Instead of the seeds an arm names.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time; at most one a core.")] = 1,
+    again: Annotated[bool, typer.Option(help="Make records anew that are there.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Run the arms of configs/CASE/experiments.yaml, write results/CASE/ and the README's table.
+    """Run the arms of configs/CASE/experiments.yaml, and write results/CASE/.
 
-    Records that are current are kept, and a run that was stopped goes on.
+    Records that are there are kept, and a run that was stopped goes on.
     """
     try:
         chosen = [int(seed) for seed in seeds.split(",")] if seeds else None
@@ -211,10 +208,41 @@ def experiments(
     _use_data(data_dir)
     from casebook.experiments import run_experiments
 
-    run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, log=_say)
-    from casebook.site import write_readme_results
+    run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
 
-    write_readme_results()
+
+@app.command()
+def replay(
+    cases: Annotated[
+        list[str] | None, typer.Argument(help="Cases; all by default.", metavar="CASE")
+    ] = None,
+    profile: Profile = "nano",
+    arm: Annotated[list[str] | None, typer.Option(help="Only this arm; may be repeated.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the records; default: each arm's first.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Replays at a time; at most one a core.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every comparison, as JSON.")
+    ] = False,
+) -> None:
+    """Repeat the first steps and measurements of the records, and compare.
+
+    Writes results/CASE/replays.json. Exit code 0 where all reproduces, 1 where something differs,
+    2 where it cannot run, or says nothing on this kind of machine.
+    """
+    from casebook.case import known_cases
+    from casebook.experiments import replay as replays
+
+    log = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _say
+    results = replays.replay(
+        cases or known_cases(), profile=profile, names=arm, seed=seed, jobs=jobs, log=log
+    )
+    if as_json:
+        print(json.dumps(replays.as_json(results), indent=1))
+    verdicts = {result.verdict for result in results}
+    code = 1 if "differs" in verdicts else 2 if "not comparable" in verdicts else 0
+    raise typer.Exit(code)
 
 
 @nano.command()
@@ -299,7 +327,7 @@ def _use_data(folder: Path | None) -> str | None:
     """
     if folder is None:
         return None
-    from casebook import problems
+    from casebook.records import problems
 
     named = str(problems.data_dir(folder.expanduser().resolve()))
     os.environ[problems.VARIABLE] = named

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from transformers import get_scheduler, set_seed
 
 from casebook.case import CasebookError, check_name
-from casebook.decoding import constrained
 from casebook.evaluation import generate
+from casebook.models.decoding import constrained
 
 SCALES = ("group", "batch", "none")
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
@@ -171,8 +171,8 @@ def token_logps(
         attention_mask: `(n, P + L)`, 0 where there is padding.
         completion_length: L.
         temperature: the one they were sampled at, so that this is the sampled distribution.
-        constraint: what decoding was constrained by (`casebook.decoding`), for the same reason:
-            a token that was the only one allowed has log-probability 0, and no gradient.
+        constraint: what decoding was constrained by (`casebook.models.decoding`), for the same
+            reason: a token that was the only one allowed has log-probability 0, and no gradient.
 
     Returns:
         Two tensors `(n, L)` in nats; the entropies carry no gradient. What stands at padded

@@ -1,27 +1,31 @@
 """The claims of a write-up, each with its evidence and one verdict.
 
 They stand in `cases/<case>/claims.yaml`. What a verdict may say depends on the evidence: the
-embedded model can show a mechanism, never a reproduction. Its verdicts are written nowhere: the
-file says which figures to compare, and the records decide.
+embedded model can show a mechanism, never a reproduction. Its verdicts are written nowhere:
+`claims.yaml` says which figures to compare, `expectations.yaml` which way they were expected to
+go and whether that was written down before the first of their records, and the records decide.
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 import casebook.cases
 from casebook.case import CasebookError, check_name, known_cases, load_case
-from casebook.records.files import committed, figure_text
+from casebook.records.files import figure_text
+from casebook.records.gate import committed
 from casebook.stats import mean_interval, pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])
 
 VERDICTS: Mapping[str, tuple[str, ...]] = {
-    "computation": ("confirmed", "refuted"),
+    "computation": ("confirmed", "refuted", "not shown"),
+    "citation": ("confirmed", "refuted"),
     "same model": ("reproduced", "not reproduced", "inconclusive"),
     "other real model": ("reproduced", "not reproduced", "inconclusive"),
     "nano": ("mechanism seen", "mechanism not seen", "inconclusive"),
@@ -29,43 +33,68 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
 }
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
+    "citation": "document",
     "same model": "record",
     "other real model": "record",
     "nano": "compare",
     "none": "command",
 }
+DOCUMENT_FIELDS = ("title", "address", "date")
+EXPLORATORY = "exploratory"  # in a tally: nano verdicts whose expectation came after the records
 NO_ANSWER = "none"  # in a label histogram: no answer could be read
 DIRECTIONS = {"rises": 1, "falls": -1}
-SOURCE_FIELDS = ("title", "author", "date", "address", "about")
+WRITTEN = ("before", "after")  # the first record of the arms that are compared
+EXPECTATION_FIELDS = ("claim", "left", "right", "expected", "date", "written")
+COMMITS = ("first_said", "first_record")
+SOURCE_FIELDS = ("title", "author", "date", "address", "about", "task", "model", "ours")
+NUMBERS = 3  # of a write-up's own figures, in the box that introduces it
 CORRECTION_FIELDS = ("said", "where", "right", "shown_in")
 FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 
 
-def load_claims(case: str) -> list[dict[str, str]]:
+class Compared(NamedTuple):
+    """One figure against another, over the seeds that both arms have.
+
+    Attributes:
+        verdict: one that nano evidence allows.
+        text: what was compared and both figures with their intervals.
+        seeds: how many seeds both arms have.
+        detectable: the smallest difference that so many seeds could have shown: see `compared`.
+        detectable_text: the same in points, or in the comparison's unit.
+    """
+
+    verdict: str
+    text: str
+    seeds: int
+    detectable: float
+    detectable_text: str
+
+
+def load_claims(case: str) -> list[dict[str, Any]]:
     """The claims of a case's source, with their verdicts; an empty list where none are written.
 
     Returns:
-        One dict a claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`, `note`,
-        and where to look: `computed_in` (a notebook) for evidence by computation, `record` for
+        One dict per claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`,
+        `note`, `exploratory`, and where to look: `computed_in` (a notebook) for evidence by
+        computation, `document` (its `title`, `address` and `date`) for a citation, `record` for
         a run of the source's or another real model, `command` for what was not run. For nano
-        evidence the verdict and `measured`, the figures as text, come from the records that
-        `compare` names (see `compared`); without them the claim was not run here.
+        evidence each entry of `compare` has its expectation (see `load_expectations`), and the
+        verdict, `measured` (the figures as text) and `detectable` (the smallest differences that
+        the seeds could have shown, as text) come from the records that `compare` names; without
+        them the claim was not run here. `exploratory` is true where an expectation of the claim
+        was written down after the first record it is about.
 
     Raises:
         UnknownName: unknown case.
         CasebookError: the file is no list of claims, or a claim lacks a field, repeats an id,
-            or has a verdict that its evidence does not allow; the message names the claim.
+            or has a verdict that its evidence does not allow, or a comparison and its
+            expectation do not fit; the message names the claim.
     """
     check_name("case", case, known_cases())
     path = CASES / case / "claims.yaml"
     if not path.exists():
         return []
-    try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
-    if not isinstance(rows, list):
-        raise CasebookError(f"{path} must be a list of claims")
+    rows = _read_list(path, "claims")
     seen: set[str] = set()
     for number, row in enumerate(rows, 1):
         name = row.get("id") if isinstance(row, dict) else None
@@ -76,7 +105,47 @@ def load_claims(case: str) -> list[dict[str, str]]:
         except CasebookError as error:
             raise CasebookError(f"{path.name} of {case}, claim {name or number}: {error}") from None
         seen.add(name)
+    rows = _with_expectations(case, rows)
     return [_judged(case, row) for row in rows]
+
+
+def load_expectations(case: str) -> list[dict[str, str]]:
+    """What was expected of each comparison, and when that was written down.
+
+    It stands in `cases/<case>/expectations.yaml`; an empty list where there is no such file.
+
+    Returns:
+        One dict per comparison: the `claim`'s id, `left` and `right` as in the claim's `compare`,
+        `expected` (`rises` or `falls`, from left to right), the `date` it was written (ISO), and
+        whether that was `written` `before` or `after` the first record of either arm was
+        committed; after it, the comparison is exploratory, however often its records are made
+        anew. What was said before this file existed also has two commits by which git's history
+        shows it: `first_said`, where claims.yaml first held the comparison with this
+        expectation, and `first_record`, where the first record of either arm was added. A later
+        row with `written: before` has neither: the commit that added it must be an ancestor of
+        the revision that made its records. `written: after` always names `first_record`.
+
+    Raises:
+        UnknownName: unknown case.
+        CasebookError: the file cannot be read, or a row lacks a field or repeats another.
+    """
+    check_name("case", case, known_cases())
+    path = CASES / case / "expectations.yaml"
+    if not path.exists():
+        return []
+    rows = _read_list(path, "expectations")
+    seen: set[tuple[str, ...]] = set()
+    for number, row in enumerate(rows, 1):
+        try:
+            _check_expectation(row)
+            if _pair(row) in seen:
+                raise CasebookError("the same comparison of that claim has another expectation")
+        except CasebookError as error:
+            name = row.get("claim") if isinstance(row, dict) else None
+            where = f"{path.name} of {case}, row {number} ({name or 'no claim'})"
+            raise CasebookError(f"{where}: {error}") from None
+        seen.add(_pair(row))
+    return rows
 
 
 def load_source(case: str) -> dict[str, Any]:
@@ -85,9 +154,11 @@ def load_source(case: str) -> dict[str, Any]:
     It stands in `cases/<case>/source.yaml`.
 
     Returns:
-        `title`, `author`, `date`, `address` ("not known" where it is not) and `about`, as text; and
-        `corrections`, a list of dicts: what the write-up `said` and `where`, what is `right`, and
-        where that is `shown_in`, a notebook's number and heading with a middle dot between.
+        `title`, `author`, `date`, `address` ("not known" where it is not), `about`, the `task`,
+        the `model` and its settings, and what is `ours` (what we did with it), as text;
+        `numbers`, three short sentences with the write-up's own figures; and `corrections`, a
+        list of dicts: what the write-up `said` and `where`, what is `right`, and where that is
+        `shown_in`, a notebook's number and heading with a middle dot between.
 
     Raises:
         UnknownName: unknown case.
@@ -100,10 +171,16 @@ def load_source(case: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CasebookError(f"{path} cannot be read: {error}".replace("\n", " ")) from error
     try:
-        _check_fields(source, {*SOURCE_FIELDS, "corrections"})
+        _check_fields(source, {*SOURCE_FIELDS, "numbers", "corrections"})
         for name in SOURCE_FIELDS:
             _check_text(source, name)
-        if not isinstance(source["corrections"], list):
+        numbers = source.get("numbers")
+        if not isinstance(numbers, list) or len(numbers) != NUMBERS:
+            raise CasebookError(f"'numbers' must be a list of {NUMBERS} sentences")
+        for number in numbers:
+            if not isinstance(number, str) or not re.search(r"\d", number):
+                raise CasebookError(f"{str(number)[:40]!r} in 'numbers' has no figure in it")
+        if not isinstance(source.get("corrections"), list):
             raise CasebookError("'corrections' must be a list")
         for correction in source["corrections"]:
             _check_fields(correction, set(CORRECTION_FIELDS))
@@ -116,15 +193,100 @@ def load_source(case: str) -> dict[str, Any]:
     return source
 
 
-def _check_fields(row: Any, known: set[str]) -> None:
-    if not isinstance(row, dict):
-        raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
-    if extra := sorted(set(map(str, row)) - known):
-        raise CasebookError(f"there is no field {extra[0]!r}")
+def write_up_box(case: str) -> str:
+    """The write-up in one minute, as a Markdown table: what it is and what was done with it.
+
+    Title (a link where the address is known), author and date, task, model and settings, three
+    of its own figures, and what we did with it.
+
+    >>> print(write_up_box("math").splitlines()[0])
+    | **The write-up in one minute** | |
+
+    Raises:
+        UnknownName: unknown case.
+        CasebookError: see `load_source`.
+    """
+    source = load_source(case)
+    title, address = source["title"], source["address"]
+    linked = f"[{title}]({address})"
+    rows = {
+        "Title": linked if _is_address(address) else f"*{title}* (address {address})",
+        "Author": source["author"],
+        "Date": source["date"],
+        "Task": source["task"],
+        "Model and settings": source["model"],
+        "Its three numbers": "<br>".join(source["numbers"]),
+        "What we did with it": source["ours"],
+    }
+    lines = ["| **The write-up in one minute** | |", "| --- | --- |"]
+    return "\n".join([*lines, *(table_row(f"**{name}**", text) for name, text in rows.items())])
 
 
-def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None:
+def table_row(*cells: object) -> str:
+    """One row of a Markdown table; a cell may hold line ends and bars.
+
+    >>> table_row("P(a | b)", 3)
+    '| P(a \\\\| b) | 3 |'
+    """
+    return "| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in cells) + " |"
+
+
+def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str], int]]:
+    """How many claims of each write-up got which verdict, kinds of evidence apart.
+
+    Args:
+        cases: names of cases; all, in the order of their notebooks, unless given.
+
+    Returns:
+        Case -> (evidence, verdict) -> count. The evidence is one of `VERDICTS`, or `EXPLORATORY`
+        for nano verdicts whose expectation was written down after the first record. All cases
+        have the same columns, those that any of them uses, in the order of `VERDICTS` with the
+        exploratory ones after nano's own.
+    """
+    if cases is None:
+        cases = sorted(known_cases(), key=lambda name: load_case(name).number)
+    counts = {case: Counter(map(_column, load_claims(case))) for case in cases}
+    columns = []
+    for evidence, verdicts in VERDICTS.items():
+        columns += [(evidence, verdict) for verdict in verdicts]
+        if evidence == "nano":
+            columns += [(EXPLORATORY, verdict) for verdict in verdicts]
+    used = [column for column in columns if any(found[column] for found in counts.values())]
+    return {case: {column: found[column] for column in used} for case, found in counts.items()}
+
+
+def _column(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Where a claim is counted."""
+    apart = row["exploratory"] and row["evidence"] == "nano"
+    return EXPLORATORY if apart else row["evidence"], row["verdict"]
+
+
+def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
+    """A `tally` as a Markdown table: a row per evidence and verdict, a column per case."""
+    titles = [load_case(case).title for case in counts]
+    lines = [table_row("evidence", "verdict", *titles, "together")]
+    lines.append("| --- | --- |" + " ---: |" * (len(titles) + 1))
+    columns = list(next(iter(counts.values()), {}))
+    for evidence, verdict in columns:
+        found = [counts[case][evidence, verdict] for case in counts]
+        shown = {"none": "–", EXPLORATORY: "nano, exploratory"}.get(evidence, evidence)
+        lines.append(table_row(shown, verdict, *found, sum(found)))
+    totals = [sum(found.values()) for found in counts.values()]
+    lines.append(table_row("**claims**", "", *totals, sum(totals)))
+    return "\n".join(lines)
+
+
+def compared(case: str, comparison: Mapping[str, str]) -> Compared | None:
     """What the embedded model's records say about one figure against another.
+
+    With fewer seeds the intervals are wider, and a true difference stays unseen. How large it
+    would have had to be is told by `detectable`, the half-widths of the two pooled intervals
+    added:
+
+        detectable = (left.high - left.low) / 2 + (right.high - right.low) / 2
+
+    Two figures further apart than that have intervals that do not overlap; the rule is careful
+    where both arms were measured on the same prompts.
 
     Args:
         case: name of the case.
@@ -133,10 +295,11 @@ def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None
             `falls`; and perhaps a `unit`: without one the figures are shares.
 
     Returns:
-        The verdict and the two figures as text, or `None` where an arm has no records. The
-        mechanism is *seen* where every seed moves as expected and the pooled 95 % intervals
-        (over seeds, then prompts) do not overlap, *not seen* where that holds the other way
-        round, and all else is inconclusive, as is what fewer than three seeds say.
+        The verdict, the two figures as text and what could have been seen, or `None` where an
+        arm has no records. The mechanism is *seen* where every seed moves as expected and the
+        pooled 95 % intervals (over seeds, then prompts) do not overlap, *not seen* where that
+        holds the other way round, and all else is inconclusive, as is what fewer than three
+        seeds say.
 
     Raises:
         CasebookError: a field is missing, or a record has no such figure.
@@ -163,7 +326,10 @@ def compared(case: str, comparison: Mapping[str, str]) -> tuple[str, str] | None
     unit = comparison.get("unit", "")
     texts = [figure_text(figure, percent=not unit) for figure in (left, right)]
     said = f"{texts[0]}, then {texts[1]}{' ' * bool(unit)}{unit}"
-    return verdict, f"{comparison['what']}: {said} ({len(seeds)} seeds)"
+    least = sum((figure["high"] - figure["low"]) / 2 for figure in (left, right))
+    shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
+    text = f"{comparison['what']}: {said} ({len(seeds)} seeds)"
+    return Compared(verdict, text, len(seeds), least, shown)
 
 
 def commonest_label(histogram: Mapping[str, int]) -> dict[str, float]:
@@ -177,6 +343,28 @@ def commonest_label(histogram: Mapping[str, int]) -> dict[str, float]:
     answers = sum(histogram.values())
     most = max((n for label, n in histogram.items() if label != NO_ANSWER), default=0)
     return mean_interval([1.0] * most + [0.0] * (answers - most))
+
+
+def answer_entropy(histogram: Mapping[str, int]) -> float:
+    """How evenly the labels are answered, in bits: 0 for one label, 3 for eight equal ones.
+
+    Unlike the share of the most frequent label it sees labels disappear at the other end.
+
+    >>> answer_entropy({"flush": 2, "straight": 2, "none": 5})
+    1.0
+    """
+    counts = [n for label, n in histogram.items() if label != NO_ANSWER and n]
+    total = sum(counts)
+    return sum(n / total * math.log2(total / n) for n in counts)
+
+
+def labels_recalled(confusion: Sequence[Sequence[float]]) -> int:
+    """How many labels are ever answered where they are right: their recall is above zero.
+
+    >>> labels_recalled([[3, 1, 0], [4, 0, 0], [0, 0, 4]])
+    2
+    """
+    return sum(row[label] > 0 for label, row in enumerate(confusion))
 
 
 def discrimination(
@@ -210,8 +398,8 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
     Args:
         case: name of the case.
         where: "arm/when/figure", the names a record has on the way to the figure, as in
-            `grpo/after/greedy_accuracy`. `commonest_label` reads a label histogram, and
-            `discrimination/flush` a confusion matrix.
+            `grpo/after/greedy_accuracy`. `commonest_label` and `answer_entropy` read a label
+            histogram, `labels_recalled` and `discrimination/flush` a confusion matrix.
 
     Returns:
         Seed -> figure; a plain number becomes a figure without width.
@@ -225,16 +413,7 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
         try:
             value: Any = record
             for step in steps:
-                if step == "commonest_label":
-                    value = commonest_label(value["label_histogram"])
-                elif step == "discrimination":
-                    table, samples = value["confusion"], record["config"]["test_samples"]
-                    names = load_case(case).labels
-                    value = {
-                        name: discrimination(table, i, samples) for i, name in enumerate(names)
-                    }
-                else:
-                    value = value[step]
+                value = _step(case, record, value, step)
             if not isinstance(value, Mapping):
                 value = dict.fromkeys(("value", "low", "high"), float(value))
         except (KeyError, TypeError, ValueError):
@@ -242,6 +421,21 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
             raise CasebookError(f"the record of seed {seed} has no figure {where!r}") from None
         figures[record["seed"]] = value
     return figures
+
+
+def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
+    """One step of the way to a figure: a field, or what is computed from one."""
+    if step == "commonest_label":
+        return commonest_label(value["label_histogram"])
+    if step == "answer_entropy":
+        return answer_entropy(value["label_histogram"])
+    if step == "labels_recalled":
+        return labels_recalled(value["confusion"])
+    if step == "discrimination":
+        table, samples = value["confusion"], record["config"]["test_samples"]
+        names = load_case(case).labels
+        return {name: discrimination(table, i, samples) for i, name in enumerate(names)}
+    return value[step]
 
 
 def _judged(case: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -252,11 +446,56 @@ def _judged(case: str, row: dict[str, Any]) -> dict[str, Any]:
     if not all(found):
         missing_run = {"evidence": "none", "verdict": "not run here"}
         return row | missing_run | {"command": f"casebook experiments {case}"}
-    verdicts = {verdict for verdict, _ in found}
+    verdicts = {one.verdict for one in found}
     for worst in ("mechanism not seen", "inconclusive", "mechanism seen"):
         if worst in verdicts:
             break
-    return row | {"verdict": worst, "measured": "; ".join(text for _, text in found)}
+    return row | {
+        "verdict": worst,
+        "measured": "; ".join(one.text for one in found),
+        "detectable": "; ".join(one.detectable_text for one in found),
+    }
+
+
+def _with_expectations(case: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The claims, each comparison with what was expected of it; `exploratory` on every claim."""
+    expected = {_pair(row): row for row in load_expectations(case)}
+    waiting = set(expected)
+    made = []
+    for row in rows:
+        compare = []
+        for comparison in row.get("compare", ()):
+            pair = (row["id"], comparison["left"], comparison["right"])
+            if pair not in expected:
+                raise CasebookError(
+                    f"expectations.yaml of {case} has nothing about claim {row['id']}, "
+                    f"{comparison['left']} against {comparison['right']}"
+                )
+            waiting.discard(pair)
+            fields = {k: v for k, v in expected[pair].items() if k != "claim"}
+            compare.append(comparison | fields)
+        exploratory = any(one["written"] == "after" for one in compare)
+        made.append(row | ({"compare": compare} if compare else {}) | {"exploratory": exploratory})
+    if waiting:
+        claim, left, right = sorted(waiting)[0]
+        raise CasebookError(
+            f"expectations.yaml of {case}: claim {claim} does not compare {left} with {right}"
+        )
+    return made
+
+
+def _pair(row: Mapping[str, str]) -> tuple[str, str, str]:
+    return row["claim"], row["left"], row["right"]
+
+
+def _read_list(path: Path, content: str) -> list[Any]:
+    try:
+        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(rows, list):
+        raise CasebookError(f"{path} must be a list of {content}")
+    return rows
 
 
 def _check_claim(row: Any) -> None:
@@ -268,12 +507,14 @@ def _check_claim(row: Any) -> None:
     basis = BASIS[row["evidence"]]
     known = {"id", "claim", "source", "evidence", "note", basis}
     if row["evidence"] == "nano":
-        if not isinstance(row.get(basis), list) or not row[basis]:
-            raise CasebookError("nano evidence needs 'compare', a list of comparisons")
+        _check_comparisons(row.get(basis))
     else:
         _check_text(row, "verdict")
-        _check_text(row, basis)
         known.add("verdict")
+        if row["evidence"] == "citation":
+            _check_document(row.get(basis))
+        else:
+            _check_text(row, basis)
     if extra := sorted(set(map(str, row)) - known):
         raise CasebookError(f"{row['evidence']!r} evidence has no field {extra[0]!r}")
     if row["evidence"] != "nano" and row["verdict"] not in VERDICTS[row["evidence"]]:
@@ -283,6 +524,57 @@ def _check_claim(row: Any) -> None:
         )
 
 
+def _check_comparisons(comparisons: Any) -> None:
+    if not isinstance(comparisons, list) or not comparisons:
+        raise CasebookError("nano evidence needs 'compare', a list of comparisons")
+    for comparison in comparisons:
+        if isinstance(comparison, dict) and "expected" in comparison:
+            raise CasebookError("what is 'expected' of a comparison belongs in expectations.yaml")
+        _check_fields(comparison, {"what", "left", "right", "unit"})
+        for field in ("what", "left", "right"):
+            _check_text(comparison, field)
+
+
+def _check_document(document: Any) -> None:
+    if document is None:
+        raise CasebookError("a citation needs 'document': its title, address and date")
+    _check_fields(document, set(DOCUMENT_FIELDS))
+    for field in DOCUMENT_FIELDS:
+        _check_text(document, field)
+    if not _is_address(document["address"]):
+        raise CasebookError(f"{document['address']!r} is no address of a document")
+    if not re.search(r"\b(19|20)\d\d\b", document["date"]):
+        raise CasebookError(f"{document['date']!r} is no date: it has no year")
+
+
+def _check_expectation(row: Any) -> None:
+    _check_fields(row, {*EXPECTATION_FIELDS, *COMMITS})
+    for field in EXPECTATION_FIELDS:
+        _check_text(row, field)
+    check_name("expectation", row["expected"], DIRECTIONS)
+    check_name("value of 'written'", row["written"], WRITTEN)
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"]):
+        raise CasebookError(f"{row['date']!r} is no date such as 2026-11-22")
+    for field in COMMITS:
+        if field in row and not re.fullmatch(r"[0-9a-f]{7,40}", str(row[field])):
+            raise CasebookError(f"{row[field]!r} in {field!r} is no commit")
+    if row["written"] == "after" and "first_record" not in row:
+        raise CasebookError("what was written after the records names 'first_record', a commit")
+    if row["written"] == "before" and ("first_said" in row) != ("first_record" in row):
+        raise CasebookError("'first_said' and 'first_record' prove it together, or neither does")
+
+
+def _check_fields(row: Any, known: set[str]) -> None:
+    if not isinstance(row, dict):
+        raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
+    if extra := sorted(set(map(str, row)) - known):
+        raise CasebookError(f"there is no field {extra[0]!r}")
+
+
 def _check_text(row: Mapping[str, Any], field: str) -> None:
     if not isinstance(row.get(field), str) or not row[field].strip():
         raise CasebookError(f"the field {field!r} is missing or is not text")
+
+
+def _is_address(text: str) -> bool:
+    return re.fullmatch(r"https?://\S+\.\S+", text) is not None

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from casebook import paths
-from casebook.case import PROFILES, CasebookError, check_name, known_cases
+from casebook.case import CasebookError
 
 REQUIRED = ("case", "profile", "seed", "provenance")
 
@@ -39,39 +38,30 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
         part.unlink(missing_ok=True)
 
 
-def read_record(path: str | os.PathLike) -> dict[str, Any]:
-    """Read a record.
-
-    Raises:
-        CasebookError: there is no such file, it is not whole, or it is something else.
-    """
+def read_json(path: str | os.PathLike) -> Any:
+    """Read a JSON file; a `CasebookError` says what is wrong with it."""
     path = Path(path)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CasebookError(f"there is no record at {path}") from None
     except OSError as error:
         raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise CasebookError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
+
+
+def read_record(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a record.
+
+    Raises:
+        CasebookError: there is no such file, it is not whole, or it is something else.
+    """
+    record = read_json(path)
     missing = [key for key in REQUIRED if not isinstance(record, dict) or key not in record]
     if missing:
         raise CasebookError(f"{path} is not a record: it has no {', '.join(missing)}")
     return record
-
-
-def committed(case: str, profile: str, arm: str | None = None) -> list[dict[str, Any]]:
-    """The committed records of a case and profile, by arm and seed; an empty list if none.
-
-    Raises:
-        UnknownName: unknown case or profile.
-        CasebookError: a record cannot be read.
-    """
-    check_name("case", case, known_cases())
-    check_name("profile", profile, PROFILES)
-    folder = paths.RESULTS / case / profile
-    records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
-    return sorted(records, key=lambda record: (str(record.get("arm")), record["seed"]))
 
 
 def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:

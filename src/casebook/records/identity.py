@@ -1,68 +1,74 @@
-"""Whether a record still says what the code does."""
+"""Whether a record still says what the code does.
+
+A record is judged by behaviour. `casebook replay` repeats what it says and writes what came out
+into `results/<case>/replays.json`, together with a digest of the code that ran and of the files
+it read. `state` compares those digests with the files of the checkout, so that it needs neither
+torch nor the machine that made the record:
+
+    current      made or replayed under the code as it is
+    replay due   the code, the weights or the data have changed since
+    differs      the last replay gave other figures, or somebody edited the record
+    regraded     cannot be trained again here (GPU, contributed): its completions graded again
+
+The digest of the code covers the package's modules that were imported in the process that
+replayed, and is blind to comments, docstrings and layout.
+"""
 
 import ast
+import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from casebook.case import CasebookError, check_name, known_cases
+from casebook import paths
+from casebook.case import CasebookError
 from casebook.records.files import plain
 
-MODULES = ("case", "rewards", "stats", "models", "decoding", "evaluation", "training")
+STATES = ("current", "replay due", "differs", "regraded")
+PACKAGE = Path(__file__).parents[1]
+# The door to everything and the only module that every process of the command line imports.
+LEFT_OUT = ("casebook.cli", "casebook.__main__")
+# The packages whose pinned versions decide what a training on a CPU gives.
+PINS = ("accelerate", "datasets", "math-verify", "numpy", "peft", "torch", "transformers", "trl")
+
+# What a record is held against
 
 
-def fingerprint(
-    case: str,
-    config: Mapping[str, Any],
-    model_files: Iterable[Path],
-    rows_digest: str,
-    modules: Iterable[str] = (),
-) -> str:
-    """A hash of all that decides a measurement: configuration, weights, rows and code.
+def digest(value: Any) -> str:
+    """A hash of anything that JSON can hold: 16 hexadecimal digits."""
+    text = json.dumps(plain(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    Args:
-        case: name of the case.
-        config: the resolved configuration, without output paths.
-        model_files: the files of the base model, hashed by name and content.
-        rows_digest: a hash of the rows.
-        modules: those of the package that this measurement needs besides `MODULES`.
 
-    Returns:
-        16 hexadecimal digits.
+def module_hashes(names: Iterable[str]) -> dict[str, str]:
+    """Module name -> hash of its code; a module that is gone has the hash `gone`."""
+    return {name: _module_hash(name) for name in sorted(names)}
 
-    Raises:
-        CasebookError: unknown case, or a model file that cannot be read.
+
+def loaded_modules() -> list[str]:
+    """The package's modules that this process has imported, without the command line's own."""
+    names = (name for name in sys.modules if name.split(".")[0] == PACKAGE.name)
+    return sorted(name for name in names if name not in LEFT_OUT)
+
+
+def input_files(record: Mapping[str, Any]) -> dict[str, str]:
+    """What a record's run read besides code: path -> hash, and the pinned versions.
+
+    The base model's folder, where it is one of the checkout, and the case's own data.
     """
-    files = {}
-    for path in map(Path, model_files):
-        try:
-            with open(path, "rb") as file:
-                files[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
-    parts = [plain(config), files, rows_digest, code_digest(case, modules)]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def code_digest(case: str, modules: Iterable[str] = ()) -> str:
-    """A hash of the code behind a case's measurements: blind to comments, docstrings and layout.
-
-    Covered are the modules of `MODULES`, those named, and those of the case's own that come with
-    loading it. What only a notebook imports, or what made a committed table whose rows count
-    themselves, can change without making a measurement stale.
-
-    Raises:
-        UnknownName: unknown case.
-    """
-    check_name("case", case, known_cases())
-    package = Path(__file__).parents[1]
-    files = [package / f"{name}.py" for name in (*MODULES, *modules)]
-    trees = {path: ast.parse(path.read_bytes()) for path in files} | _loaded_with(case)
-    trees = {path.relative_to(package).as_posix(): _syntax(tree) for path, tree in trees.items()}
-    return hashlib.sha256(json.dumps(trees, sort_keys=True).encode()).hexdigest()
+    model = paths.ROOT / str(record["config"].get("model_name_or_path"))
+    folders = [folder for folder in (model, paths.DATA / record["case"]) if folder.is_dir()]
+    files = [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
+    hashes = {
+        file.relative_to(paths.ROOT).as_posix(): _file_hash(file, _changed(file))
+        for file in files
+        if file.suffix != ".md"
+    }
+    return hashes | {"pins": digest(_pins())}
 
 
 def source_mark(*files: str | os.PathLike) -> str:
@@ -74,34 +80,122 @@ def source_mark(*files: str | os.PathLike) -> str:
     return hashlib.sha256(json.dumps(trees).encode()).hexdigest()[:16]
 
 
-def _loaded_with(case: str) -> dict[Path, ast.Module]:
-    """The case's own modules that are imported when it is loaded, with their syntax trees."""
-    folder = Path(__file__).parents[1] / "cases" / case
-    trees: dict[Path, ast.Module] = {}
-    waiting = [folder / "__init__.py"]
-    while waiting:
-        path = waiting.pop()
-        if path in trees or not path.exists():
-            continue
-        trees[path] = ast.parse(path.read_bytes())
-        for node in trees[path].body:
-            # An import inside a function or under TYPE_CHECKING does not come with loading.
-            if isinstance(node, ast.ImportFrom) and node.module:
-                package, _, name = node.module.partition(f"casebook.cases.{case}")
-                if not package and not name:
-                    waiting += [folder / f"{alias.name}.py" for alias in node.names]
-                elif not package:
-                    waiting.append(folder / f"{name.removeprefix('.')}.py")
-    return trees
+# What became of the replays
 
 
-def is_current(record: Mapping[str, Any], fingerprint: str) -> bool:
-    """Whether a record was made by what is here now; a record without fingerprint was not.
+def replays_file(case: str) -> Path:
+    """Where the replays of a case are kept."""
+    return paths.RESULTS / case / "replays.json"
 
-    >>> is_current({"fingerprint": "0123456789abcdef"}, "0123456789abcdef")
-    True
+
+def read_replays(case: str) -> dict[str, Any]:
+    """The replays of a case: `arms` ("profile/arm" -> its newest replay), `code` and `files`.
+
+    Both of the latter map a digest to what was digested, so that a page can name what changed.
+
+    Raises:
+        CasebookError: the file is damaged.
     """
-    return record.get("fingerprint") == fingerprint
+    path = replays_file(case)
+    if not path.exists():
+        return {"arms": {}, "code": {}, "files": {}}
+    return _parsed(path, _changed(path))
+
+
+def state(record: Mapping[str, Any]) -> str:
+    """What a record is worth today, one of `STATES`.
+
+    Args:
+        record: as `read_record` gives it.
+
+    Raises:
+        CasebookError: the file of replays is damaged.
+    """
+    return _judged(record)[0]
+
+
+def state_line(records: Sequence[Mapping[str, Any]]) -> str:
+    """One line that says which of the records are not current, and why; empty if all are."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        name, why = _judged(record)
+        if name != "current":
+            arm = f"{record['case']}/{record['profile']}/{record.get('arm')}"
+            found.setdefault(f"{name}{why and f' ({why})'}", []).append(arm)
+    said = [f"{name}: {', '.join(dict.fromkeys(arms))}" for name, arms in found.items()]
+    return f"Not current. {'; '.join(said)}." if said else ""
+
+
+def _judged(record: Mapping[str, Any]) -> tuple[str, str]:
+    """The state of a record, and a few words that say why it is not current."""
+    replays = read_replays(record["case"])
+    last = replays["arms"].get(f"{record['profile']}/{record.get('arm')}")
+    held = last["records"].get(str(record["seed"])) if last else None
+    replayed = held is not None and held["made"] == record["provenance"]["time"]
+    if replayed and held["content"] != digest(record):
+        return "differs", "the file was edited"
+    if replayed and last["verdict"] == "differs":
+        return "differs", last["first_difference"]
+    made = record.get("code")
+    if made and digest(module_hashes(made["modules"])) == made["digest"]:
+        return "current", ""
+    if not replayed:
+        return "replay due", "made since the last replay" if last else "never replayed"
+    if changed := _changes(replays, last, record):
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return "replay due", f"{changed[0]} changed{more}"
+    return ("regraded", "") if last["verdict"] == "regraded" else ("current", "")
+
+
+def _changes(replays: Mapping, last: Mapping, record: Mapping[str, Any]) -> list[str]:
+    """The modules and files that are not what they were at the last replay."""
+    code, files = replays["code"][last["code"]], replays["files"][last["files"]]
+    now = {**module_hashes(code), **input_files(record)}
+    return [name for name, then in {**code, **files}.items() if now.get(name) != then]
+
+
+# Hashes
+
+
+def _module_hash(name: str) -> str:
+    stem = PACKAGE.parent.joinpath(*name.split("."))
+    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if path.exists():
+            return _code_hash(path, _changed(path))
+    return "gone"
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    """What a file's content is remembered by while a process goes on."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+@functools.lru_cache(maxsize=1024)
+def _code_hash(path: Path, changed: tuple[int, int]) -> str:
+    tree = _syntax(ast.parse(path.read_bytes()))
+    return hashlib.sha256(json.dumps(tree).encode()).hexdigest()[:12]
+
+
+@functools.lru_cache(maxsize=1024)
+def _file_hash(path: Path, changed: tuple[int, int]) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(path: Path, changed: tuple[int, int]) -> dict[str, Any]:
+    try:
+        replays = json.loads(path.read_text(encoding="utf-8"))
+        return {name: dict(replays[name]) for name in ("arms", "code", "files")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CasebookError(f"{path} is damaged, restore it: {error}") from None
+
+
+def _pins() -> list[str]:
+    file = paths.ROOT / "requirements.txt"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return sorted(line.strip() for line in lines if line.split("=")[0] in PINS)
 
 
 def _syntax(node: Any) -> Any:

@@ -1,5 +1,6 @@
 """Where a number came from: versions, hardware, threads, git revision and time."""
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -29,7 +30,7 @@ def provenance() -> dict[str, Any]:
     A package that is not installed is left out; what this machine does not tell is `None`.
 
     >>> sorted(provenance())
-    ['git', 'hardware', 'threads', 'time', 'versions']
+    ['git', 'hardware', 'machine', 'threads', 'time', 'versions']
     """
     return {
         "versions": {"python": platform.python_version(), **_versions()},
@@ -40,9 +41,37 @@ def provenance() -> dict[str, Any]:
             "gpu": _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
         },
         "threads": os.environ.get("OMP_NUM_THREADS"),
+        "machine": machine(),
         "git": _revision(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def machine() -> dict[str, str | None]:
+    """The kind of machine, as far as floating-point results depend on it.
+
+    Two machines of one kind give the same figures to the last digit: the same processor family
+    and model with the same instruction sets, the same build of torch, as many threads.
+    """
+    lines = _cpuinfo()
+    flags = " ".join(sorted(lines.get("flags", lines.get("Features", "")).split()))
+    model = [lines.get(name, "") for name in ("vendor_id", "cpu family", "model")]
+    return {
+        "processor": " ".join(filter(None, model)) or platform.machine(),
+        "flags": hashlib.sha256(flags.encode()).hexdigest()[:8],
+        "torch": _versions().get("torch"),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's entries of /proc/cpuinfo; empty where there is none."""
+    try:
+        text = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _versions() -> dict[str, str]:
@@ -56,13 +85,7 @@ def _versions() -> dict[str, str]:
 
 
 def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
 def _memory_gb() -> float | None:
@@ -73,8 +96,10 @@ def _memory_gb() -> float | None:
 
 
 def _revision() -> dict[str, Any]:
+    """The commit, and whether tracked files differ from it; the records themselves may."""
     revision = _output("git", "-C", str(paths.ROOT), "rev-parse", "HEAD")
-    changes = _output("git", "-C", str(paths.ROOT), "status", "--porcelain", "-uno")
+    rest = ("status", "--porcelain", "-uno", "--", ".", ":!results")
+    changes = _output("git", "-C", str(paths.ROOT), *rest)
     return {"revision": revision, "dirty": bool(changes) if revision else None}
 
 

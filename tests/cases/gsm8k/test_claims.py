@@ -5,11 +5,10 @@ from math import sqrt
 
 import pytest
 
-from casebook import problems
-from casebook.cases.gsm8k import baselines, errors, exploration
 from casebook.cases.gsm8k.rewards import REWARDS
+from casebook.cases.gsm8k.studies import baselines, errors, exploration
 from casebook.experiments import read_arms
-from casebook.records import figures_at, load_claims
+from casebook.records import figures_at, load_claims, problems
 
 CLAIMS = {row["id"]: row for row in load_claims("gsm8k")}
 BEFORE, AFTER = baselines.counts(0), baselines.counts(1)

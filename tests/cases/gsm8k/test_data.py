@@ -6,9 +6,10 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case, nano, problems
+from casebook import load_case, nano
 from casebook.case import CasebookError, UnknownName
 from casebook.cases.gsm8k import data, rewards
+from casebook.records import problems
 
 CASE = load_case("gsm8k")
 PROMPT_OF = {skill: prompt for prompt, skills in CASE.skills.items() for skill in skills}

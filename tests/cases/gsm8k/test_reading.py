@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import problems
 from casebook.cases.gsm8k.reading import LONGEST, extract_number
+from casebook.records import problems
 
 MARKS = r"<answer> </answer> << >> #### \boxed{ \frac{ } { = answer: Q: - − $ % , . / : ( ) ^ e x"
 OTHERS = "1 20 300 10^3 1/0 ½ ٤ ²"

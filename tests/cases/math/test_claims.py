@@ -9,8 +9,8 @@ import pytest
 
 from casebook import paths
 from casebook.case import load_case
-from casebook.cases.math.gibberish import latex_fault
 from casebook.cases.math.rewards import equivalence, exact_match
+from casebook.cases.math.studies.gibberish import latex_fault
 from casebook.experiments import read_arms
 from casebook.grpo import group_advantages
 from casebook.records import figures_at, load_claims

@@ -7,12 +7,13 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case, problems
-from casebook.case import CasebookError, UnknownName
+from casebook import load_case
+from casebook.case import PROFILES, CasebookError, UnknownName
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
 from casebook.cases.math.verify import prepare
 from casebook.nano import PIECES, build_tokenizer
+from casebook.records import problems
 
 CASE = load_case("math")
 EXAMPLES = "Question: What is $1+1$?\nAnswer:It is $\\boxed{2}$.\n\n"
@@ -210,7 +211,7 @@ def test_a_prompt_without_examples_is_the_problem_alone():
 @pytest.mark.parametrize("profile", ["smol", "t4", "a100"])
 def test_every_profile_has_a_prompt_for_every_variant(shared, profile, variant):
     prompt = CASE.load("test", profile, variant=variant)[0]["prompt"]
-    assert isinstance(prompt, list) == (profile in data.CHAT_PROFILES)
+    assert isinstance(prompt, list) == PROFILES[profile].chat
 
 
 def test_math_500_as_it_is():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError, Grade, problems
+from casebook import CasebookError, Grade
 from casebook.case import UnknownName
 from casebook.cases.math.rewards import (
     LONGEST,
@@ -21,6 +21,7 @@ from casebook.cases.math.rewards import (
     overlong,
     think_format,
 )
+from casebook.records import problems
 
 THOUGHT = "<think>\n3x=15\nx=5\n</think>\n"
 CAREFUL = THOUGHT + r"\boxed{5}"

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError, problems
+from casebook import CasebookError
 from casebook.cases.math import verify, worker
-from casebook.cases.math.verifiers import HOSTILE
+from casebook.cases.math.studies.verifiers import HOSTILE
 from casebook.cases.math.verify import POLICIES, answer_of, equivalent, last_boxed, prepare
+from casebook.records import problems
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,7 @@
 """Land use: how much of an optimal plan can a model recover, parcel by parcel?"""
 
 from casebook.case import Case
-from casebook.cases.landuse import data, rewards
+from casebook.cases.landuse import data, heuristics, rewards
 
 CASE = Case(
     name="landuse",
@@ -17,4 +17,5 @@ CASE = Case(
     skills=data.SKILLS,
     style=data.style,
     reference=data.reference,
+    rules=heuristics.shares_right,
 )

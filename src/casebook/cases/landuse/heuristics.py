@@ -3,7 +3,7 @@
 The write-up reads its model's reasoning, lists seven recurring motifs with rough frequencies and
 sketches a flow of seven steps. Neither was ever run as a rule, so nobody knows what a planner who
 followed them would lose. Here each motif decides a parcel from what a prompt shows. Finding the
-motifs in a text is the business of `casebook.cases.landuse.motifs`.
+motifs in a text is the business of `casebook.cases.landuse.studies.motifs`.
 
 A parcel is a list of records, the centre first, as `data.records` makes them. Where the table
 leaves a number or a word open, the reading chosen here is a parameter or is named in the docstring.
@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from casebook.case import CasebookError
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT
@@ -302,3 +304,23 @@ def flow(records: Records, high: float = HIGH, firm: float = FIRM, share: float 
     steps.append(f"{label}, by the steps above")
     steps.append(f"answer: {label}")
     return Flow(label, tuple(steps))
+
+
+def shares_right() -> dict[str, float]:
+    """Each heuristic, and the flow, on the test parcels: the shares it gets right and fires on."""
+    from casebook.cases.landuse import data
+
+    table = data.pool("test")
+    chosen = np.flatnonzero(~table["habitat"].to_numpy())
+    parcels = [data.records(table, int(i), order=1) for i in chosen]
+    accepted = [answer.split("|") for answer in table["answer"].iloc[chosen]]
+
+    def share(labels: list[str]) -> float:
+        pairs = zip(labels, accepted, strict=True)
+        return float(np.mean([label in right for label, right in pairs]))
+
+    shares = {"flow": share([flow(parcel).label for parcel in parcels])}
+    for name, rule in HEURISTICS.items():
+        shares[name] = share([rule.decide(parcel) for parcel in parcels])
+        shares[f"{name} fires"] = float(np.mean([rule.fires(parcel) for parcel in parcels]))
+    return shares

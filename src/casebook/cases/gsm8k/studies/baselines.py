@@ -1,0 +1,313 @@
+"""What stands beside a model's accuracy on word problems: bounds, constants and one-line rules.
+
+A share of right answers means little alone. How many rows was it measured on? Could a perfect
+model reach the maximum that is printed beside it? What does somebody get who never reads the
+question? The first two follow from the source's own tables and the answers of the test set; for
+the third, the rules of `RULES` take a number from the question, or do one thing to all of them,
+and the best of them is chosen on the training problems and judged on the test problems.
+
+The figures of the real problems are kept in `results/gsm8k/data/baseline.json`, because the
+problems are not part of the casebook: `python -m casebook.cases.gsm8k.studies.baselines` writes
+it anew.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from math import floor, prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from casebook import paths
+from casebook.case import CasebookError
+from casebook.cases.gsm8k import reading, rewards
+from casebook.cases.gsm8k.studies import errors
+from casebook.records import problems, source_mark, write_json
+from casebook.stats import Figure, mean_interval
+
+RECORD = paths.RESULTS / "gsm8k" / "data" / "baseline.json"
+# The source's two tables: metric -> (its value before RL, after 300 steps, its maximum).
+TABLE: Mapping[str, tuple[float, float, float]] = {
+    "hard correctness": (0.287, 0.785, 1.0),
+    "soft correctness": (0.701, 0.789, 1.0),
+    "integer": (0.164, 0.469, 0.5),
+    "soft format": (0.442, 0.490, 0.5),
+    "strict format": (0.421, 0.489, 0.5),
+}
+# The reward behind each of its metrics.
+PARTS = {
+    "hard correctness": "correctness",
+    "soft correctness": "soft_correctness",
+    "integer": "integer",
+    "soft format": "soft_format",
+    "strict format": "strict_format",
+}
+TEST_ROWS = 1319
+HALF = TEST_ROWS // 2  # what the source measured on
+
+Numbers = Sequence[Decimal]
+RULES: Mapping[str, Callable[[Numbers], Decimal]] = {
+    "first number": lambda found: found[0],
+    "last number": lambda found: found[-1],
+    "largest": max,
+    "smallest": min,
+    "sum": sum,
+    "product": prod,
+    "product of the first two": lambda found: prod(found[:2]),
+    "product of the last two": lambda found: prod(found[-2:]),
+    "sum of the first two": lambda found: sum(found[:2]),
+    "first less the others": lambda found: found[0] - sum(found[1:]),
+    "largest less the others": lambda found: 2 * max(found) - sum(found),
+    "largest over smallest": lambda found: max(found) / min(found) if min(found) else found[0],
+    "first two multiplied, others added": lambda found: prod(found[:2]) + sum(found[2:]),
+}
+WORDS = {
+    "half": Decimal("0.5"),
+    **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8},
+    **{"nine": 9, "ten": 10, "twelve": 12, "dozen": 12, "once": 1, "twice": 2, "thrice": 3},
+    **{"double": 2, "triple": 3},
+}
+_NUMBER = re.compile(
+    r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:" + "|".join(WORDS) + r")\b",
+    re.IGNORECASE,
+)
+
+
+def question_numbers(question: str) -> list[Decimal]:
+    """The numbers of a question, in order; small ones in words, too.
+
+    >>> [str(n) for n in question_numbers("Two robes take 1,200.5 g each, and half of it.")]
+    ['2', '1200.5', '0.5']
+    """
+    found = _NUMBER.findall(question)
+    return [Decimal(WORDS.get(word.lower(), word.replace(",", ""))) for word in found]
+
+
+def guess(rule: str, question: str) -> Decimal | None:
+    """What a rule of `RULES` answers; `None` where the question has no number."""
+    found = question_numbers(question)
+    return RULES[rule](found) if found else None
+
+
+def rule_hits(rule: str, questions: Iterable[str], answers: Iterable[str]) -> list[bool]:
+    """Which answers a rule gets right."""
+    return [
+        guess(rule, question) == Decimal(answer)
+        for question, answer in zip(questions, answers, strict=True)
+    ]
+
+
+def commonest(answers: Iterable[str]) -> str:
+    """The answer that is right most often: what a constant guess should be."""
+    return Counter(answers).most_common(1)[0][0]
+
+
+def possible_sizes(values: Mapping[str, float], sizes: Iterable[int]) -> list[int]:
+    """Numbers of rows on which a table's figures can have been measured.
+
+    A metric is a mean over n completions, each of which earns its maximum or nothing, printed
+    with three digits. So `value / maximum * n` must be near a whole number, for every metric.
+
+    Args:
+        values: metric of `TABLE` -> printed value.
+        sizes: the numbers of rows to try.
+
+    >>> possible_sizes({"hard correctness": 0.333}, range(1, 7))
+    [3, 6]
+    """
+
+    def fits(value: float, most: float, n: int) -> bool:
+        near = floor(value / most * n)
+        return any(abs(most * count / n - value) <= 0.0005 + 1e-9 for count in (near, near + 1))
+
+    return [n for n in sizes if all(fits(v, TABLE[name][2], n) for name, v in values.items())]
+
+
+def counts(column: int, n: int = HALF) -> dict[str, int]:
+    """The completions that earned each metric in one of the source's tables.
+
+    Args:
+        column: 0, before RL, or 1, after it.
+        n: rows that were measured; the count is the whole number nearest to the printed value.
+    """
+    return {name: round(entry[column] / entry[2] * n) for name, entry in TABLE.items()}
+
+
+def most_possible(golds: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What the published metrics pay for answers that are all right, by how they are written.
+
+    "as the data has it" writes `1,600`, "in digits" `1600`; both in the asked form.
+
+    Args:
+        golds: what stands after `####`.
+
+    Returns:
+        Way of writing -> metric of `TABLE` -> mean, of at most the metric's maximum.
+    """
+    ways = {
+        "as the data has it": list(golds),
+        "in digits": [gold.replace(",", "") for gold in golds],
+    }
+    found = {}
+    for way, written in ways.items():
+        texts = [
+            f"<reasoning>\n1\n</reasoning>\n<answer>\n{answer}\n</answer>" for answer in written
+        ]
+        found[way] = {
+            metric: float(
+                np.mean(rewards.REWARDS[part](form="as_published")(texts, answer=golds, gold=golds))
+            )
+            for metric, part in PARTS.items()
+        }
+    return found
+
+
+def majority(answers: Sequence[str | None]) -> str | None:
+    """The answer that most samples give; of equally frequent ones the earlier. `None` has no vote.
+
+    >>> majority(["12", None, "17", "17", None, None])
+    '17'
+    """
+    votes = Counter(answer for answer in answers if answer is not None)
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def majority_at_k(
+    answers: Sequence[Sequence[str | None]], right: Sequence[str], k: int
+) -> np.ndarray:
+    """The chance that a vote among `k` samples is right, for each prompt.
+
+    The samples of a prompt are cut into as many votes of `k` as there are, so none is used twice
+    and the estimate is unbiased (self-consistency: Wang et al. 2022, arXiv 2203.11171).
+
+    Args:
+        answers: `(prompts, samples)` extracted answers, normalised as `Grade.answer` is.
+        right: `(prompts,)` the right answers, in the same form.
+        k: samples in a vote, at most those there are.
+
+    Returns:
+        `(prompts,)` shares of the votes.
+
+    Raises:
+        CasebookError: not 1 <= k <= samples.
+    """
+    fewest = min(map(len, answers))
+    if not 1 <= k <= fewest:
+        raise CasebookError(f"a vote needs 1 <= k <= samples; got k = {k!r}, samples = {fewest}")
+    shares = []
+    for samples, answer in zip(answers, right, strict=True):
+        votes = [samples[start : start + k] for start in range(0, len(samples) - k + 1, k)]
+        shares.append(np.mean([majority(vote) == answer for vote in votes]))
+    return np.array(shares)
+
+
+def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
+    """The constant answer and every rule, on problems of one source.
+
+    Args:
+        train: `question` and `answer` in digits; decides the constant and which rule is best.
+        test: the same, and `steps`; what everything is judged on.
+
+    Returns:
+        `constant` (`answer`, `train`, `test`), `rules` (name -> `train`, `test`), `best`, the
+        rule that is right most often in training, `best_by_steps` (steps -> figure) and `steps`
+        (steps -> rows of the test problems).
+    """
+
+    def right(rows: pd.DataFrame, rule: str) -> Figure:
+        return mean_interval(rule_hits(rule, rows["question"], rows["answer"]))
+
+    constant = commonest(train["answer"])
+    rules = {rule: {"train": right(train, rule), "test": right(test, rule)} for rule in RULES}
+    best = max(rules, key=lambda rule: rules[rule]["train"]["value"])
+    return {
+        "constant": {
+            "answer": constant,
+            "train": mean_interval(train["answer"] == constant),
+            "test": mean_interval(test["answer"] == constant),
+        },
+        "rules": rules,
+        "best": best,
+        "best_by_steps": {str(steps): right(rows, best) for steps, rows in test.groupby("steps")},
+        "steps": {str(steps): len(rows) for steps, rows in test.groupby("steps")},
+    }
+
+
+def describe() -> dict[str, Any]:
+    """The figures of the real problems; numbers only.
+
+    Raises:
+        CasebookError: the real problems are not at hand, or are others than expected.
+    """
+    frames = {split: problems.read("gsm8k", split) for split in ("train", "test")}
+    sheets = {split: sheet(frame) for split, frame in frames.items()}
+    golds = list(sheets["test"]["gold"])
+    return {
+        "provenance": {split: problems.provenance(frame) for split, frame in frames.items()},
+        "code": code_mark(),
+        "golds": {
+            "rows": len(golds),
+            "with a comma": sum("," in gold for gold in golds),
+            "negative": sum(gold.startswith("-") for gold in golds),
+        },
+        "most": most_possible(golds),
+        **of_rows(sheets["train"], sheets["test"]),
+        "shots": shot_lengths(frames["train"]),
+        "taxonomy": errors.probe(list(frames["test"]["answer"])),
+    }
+
+
+def code_mark() -> str:
+    """A hash of the code that makes the record."""
+    return source_mark(__file__, errors.__file__, reading.__file__, rewards.__file__)
+
+
+def sheet(frame: pd.DataFrame) -> pd.DataFrame:
+    """Real problems with the columns that `of_rows` needs, and `gold`."""
+    gold = [text.rpartition("####")[2].strip() for text in frame["answer"]]
+    return pd.DataFrame(
+        {
+            "question": frame["question"],
+            "gold": gold,
+            "answer": [text.replace(",", "") for text in gold],
+            "steps": [text.count("<<") for text in frame["answer"]],
+        }
+    )
+
+
+def shot_lengths(train: pd.DataFrame, shots: Sequence[int] = (0, 5, 8)) -> dict[str, Any]:
+    """How long a prompt gets with so many solved examples in front of the question.
+
+    Args:
+        train: real training problems, whose first ones are the examples.
+        shots: numbers of examples.
+
+    Returns:
+        Shots -> words and characters of the examples, and the same for the median question.
+    """
+    texts = [
+        question + "\n" + re.sub(r"<<[^<>]*>>", "", answer)
+        for question, answer in zip(train["question"], train["answer"], strict=True)
+    ]
+    question = train["question"]
+    found: dict[str, Any] = {
+        "question": {
+            "words": float(question.str.split().str.len().median()),
+            "characters": float(question.str.len().median()),
+        }
+    }
+    for number in shots:
+        chosen = texts[:number]
+        found[str(number)] = {
+            "words": sum(len(text.split()) for text in chosen),
+            "characters": sum(len(text) for text in chosen),
+        }
+    return found
+
+
+if __name__ == "__main__":
+    write_json(RECORD, describe())
+    print(f"written: {RECORD.relative_to(paths.ROOT)}")

@@ -1,0 +1,114 @@
+"""The exercises of the land-use notebooks: how they are checked."""
+
+from casebook.exercises.check import Attempt, Wrong, exercise, show
+
+# 20, the oracle of land use
+
+
+@exercise("20-a")
+def _accepted_labels(accepted_labels: Attempt) -> None:
+    """Which labels count on a parcel: those close to the best, and the plan's own."""
+    two_ahead = {"wheat": 1.0, "oat": 0.99, "habitat": 0.2}
+    for values, plan_label, tolerance, expected, note in (
+        ({"wheat": 1.0, "oat": 0.5}, "wheat", 0.02, ("wheat",), "one label is far ahead"),
+        (two_ahead, "wheat", 0.02, ("oat", "wheat"), "1 % below the best, and sorted"),
+        (two_ahead, "wheat", 0.0, ("wheat",), "at tolerance 0 only the best"),
+        (two_ahead, "habitat", 0.02, ("habitat", "oat", "wheat"), "the plan's own always counts"),
+        ({"corn": 50.0, "soy": 48.0}, "corn", 0.05, ("corn", "soy"), "a share, not km"),
+        ({"corn": 0.3, "soy": 0.1 + 0.2}, "soy", 0.0, ("corn", "soy"), "the last digit is noise"),
+        ({"habitat": 0.0, "oat": 0.0}, "oat", 0.02, ("habitat", "oat"), "all are worth nothing"),
+        ({"habitat": -0.1, "wheat": -0.5}, "wheat", 0.02, ("habitat", "wheat"), "below zero"),
+        ({"oat": -1.0, "wheat": -1.01}, "oat", 0.02, ("oat", "wheat"), "below zero, 1 % off"),
+    ):
+        got = accepted_labels(values, plan_label, tolerance)
+        labels = isinstance(got, tuple | list) and all(isinstance(label, str) for label in got)
+        if not labels or tuple(got) != expected:
+            call = accepted_labels.call(values, plan_label, tolerance)
+            raise Wrong(f"{call} gave {show(got)}, expected {show(expected)} ({note})")
+
+
+# 21, the rewards of land use
+
+
+@exercise("21-a")
+def _accuracy_range(accuracy_range: Attempt) -> None:
+    """The shares of right labels that a mean of 3 label + 2 form - repetition allows."""
+    for reward, form, expected, note in (
+        (4.1, 1.0, (0.7, 1.0), "all in form"),
+        (3.2, 1.0, (0.4, 1.1 / 1.5), "all in form"),
+        (3.2, 0.8, (1.6 / 3, 2.6 / 3), "four in five in form"),
+        (2.0, 0.75, (0.5 / 3, 0.5), "three in four in form"),
+        (4.1, None, (0.7, 1.0), "at least the label's part of it, whatever the form"),
+        (2.0, None, (0.0, 1.0), "it may all be form, or none of it"),
+        (0.5, None, (0.0, 0.5), "with no form and the full penalty the most labels are right"),
+        (0.5, 1.0, None, "two for the form, at most one off: no share fits"),
+        (4.5, 0.25, None, "three labels' worth and half a point for form are less"),
+    ):
+        accuracy_range.expect(expected, reward, form, note=note)
+
+
+# 22, the baselines of land use
+
+
+@exercise("22-a")
+def _strict_ceiling(strict_ceiling: Attempt) -> None:
+    """What a blind pick among accepted labels scores under strict matching."""
+    for answers, expected, note in (
+        (["corn"], 1.0, "one label counts"),
+        (["corn|oat"], 1 / 2, "two labels count"),
+        (["corn", "corn|oat"], 3 / 4, "the mean over the parcels"),
+        (["corn", "habitat|oat|wheat"], 2 / 3, "one label, and three"),
+        (["soy|wheat"] * 3 + ["habitat"], 5 / 8, "not one over the mean number of labels"),
+        (["corn|habitat|oat|soy|wheat"] * 2, 1 / 5, "all five count"),
+    ):
+        strict_ceiling.expect(expected, answers, note=note)
+
+
+# 23, the training of land use
+
+
+@exercise("23-a")
+def _first_collapse(first_collapse: Attempt) -> None:
+    """Where a curve first lies far below the highest point before it."""
+    for values, drop, expected, note in (
+        ([0.1, 0.5, 0.6, 0.3, 0.7], 0.2, 3, "0.3 lies 0.3 below 0.6"),
+        ([0.1, 0.2], 0.1, None, "it only rises"),
+        ([0.3, 0.9], 0.2, None, "the highest value comes later"),
+        ([0.6, 0.5, 0.45, 0.39], 0.2, 3, "a slow fall counts, too"),
+        ([0.2, 0.9, 0.85, 0.1, 0.0], 0.5, 3, "the first, not the lowest"),
+        ([0.5, 0.5], 0.1, None, "nothing falls"),
+        ([-3.0, -1.0, -2.5], 1.0, 2, "values may be negative"),
+        ([], 0.1, None, "no values, no collapse"),
+    ):
+        first_collapse.expect(expected, values, drop, note=note)
+
+
+# 24, the analysis of land use
+
+
+@exercise("24-a")
+def _kappa(kappa: Attempt) -> None:
+    """Cohen's kappa of two labellings."""
+    five = ["wheat", "oat", "habitat", "corn", "soy"] * 2
+    some = ["corn", "corn", "oat", "soy"]
+    for first, second, expected, note in (
+        (some, some, 1.0, "the same everywhere"),
+        (["corn", "corn", "oat", "oat"], ["corn", "oat"] * 2, 0.0, "no more than chance"),
+        (["corn"] * 9 + ["oat"], ["corn"] * 9 + ["soy"], 9 / 19, "most agreement is chance"),
+        (
+            ["corn"] * 9 + ["oat"],
+            ["corn"] * 8 + ["oat", "corn"],
+            -1 / 9,
+            "less than chance; do not cut at 0",
+        ),
+        (["corn"] * 3, ["corn"] * 3, 0.0, "chance alone makes them agree always"),
+        (["corn", "oat"], ["oat", "corn"], -1.0, "never the same"),
+        (five, five[1:] + five[:1], -0.25, "five labels, not two"),
+        (
+            ["corn", None, "oat", None],
+            ["corn", None, "corn", "oat"],
+            3 / 11,
+            "no answer counts as a label",
+        ),
+    ):
+        kappa.expect(expected, first, second, note=note)

@@ -1,0 +1,572 @@
+r"""Gibberish: what a policy writes that has come apart, and which number sees it first.
+
+The MATH write-up ends with a riddle. Two trainings wrote sensible answers for most of the way and
+word salad at the end, and nothing on the dashboard had said so: the rewards had been low all along,
+and held-out prompts were asked too seldom. This module holds *signs* that a run is coming apart:
+small pure functions over what the policy wrote, or numbers that a trainer logs anyway. Each of them
+is blind to something (`SIGNS`), and three belong together: on the policy's own tokens
+
+    surprise of the base = entropy of the policy + KL(policy || base)      (the cross-entropy)
+
+so a policy that repeats one easy phrase may surprise its base less than a healthy one does.
+
+A sign is worth what it says *before* accuracy falls, and how seldom it cries wolf. Both need rules
+that are written down before anything is measured: what counts as a fall and what counts as an alarm
+(`Rule`), and what is healthy (`healthy_range`). `lead_time` is the rest.
+"""
+
+import functools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from casebook import paths
+from casebook.case import CasebookError, load_case
+from casebook.records import digest, provenance, source_mark, write_json
+from casebook.rewards import completion_text, repetition_penalty
+
+# A tag, a LaTeX command, a word, a whole number, or any one mark.
+PIECE = re.compile(r"</?[A-Za-z]\w*>|\\[A-Za-z]+|[^\W\d_]+|\d+|[^\w\s]|_")
+NUMBER = "0"  # stands for every whole number: a sum nobody wrote before is no gibberish
+ARGUMENTS = {"frac": 2, "dfrac": 2, "tfrac": 2, "sqrt": 1, "boxed": 1, "text": 1}
+COMMAND = re.compile(rf"\\({'|'.join(ARGUMENTS)})(?![A-Za-z])")
+PAIRS = re.compile(r"\\(left|right)(?![A-Za-z])|\\(begin|end)(?![A-Za-z])|\\.|([{}$])", re.DOTALL)
+# An argument that is no group: one letter or digit, or a command. `\sqrt` may have an option.
+SHORT = re.compile(r"\\[A-Za-z]+|[^\W_]")
+OPTION = re.compile(r"\s*\[[^\[\]{}]{0,40}\]")
+BLANKS = re.compile(r"\s*")
+BATCH = 256  # completions scored together
+
+CORPUS = 4_000  # demonstrations that "known" refers to, as many as the vocabulary was read from
+# The record reads the runs of these arms: the collapse, what is said to have caused it, and others.
+ARMS = (
+    *("hot", "grpo", "lr_triple", "lr_third", "group_2", "left_cut", "exact_match"),
+    *("format_additive", "format_gated", "format_only", "random_reward"),
+)
+HEALTHY = "grpo"  # the arm whose runs say what is healthy
+COLLAPSED = ("hot",)  # arms of which the record keeps texts, too
+KEPT = 2  # completions the record keeps of a step, all of different prompts
+RECORD = paths.RESULTS / "math" / "data" / "gibberish.json"
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One number that may tell a run that comes apart.
+
+    Attributes:
+        way: the side on which it leaves the healthy range: 1 too high, -1 too low, 0 either.
+        needs: what has to be at hand.
+        sees: what moves it.
+        misses: what does not.
+    """
+
+    way: int
+    needs: str
+    sees: str
+    misses: str
+
+
+SIGNS: Mapping[str, Sign] = {
+    "entropy": Sign(
+        0, "logs", "a policy that no longer knows, or no longer tries", "being surely wrong"
+    ),
+    "gradient norm": Sign(1, "logs", "steps that grow", "small steps in a bad direction"),
+    "no-gradient groups": Sign(
+        1, "logs", "groups that are all wrong or all right", "which of the two"
+    ),
+    "length": Sign(0, "logs", "rambling and breaking off", "nonsense of the usual length"),
+    "cut off": Sign(1, "logs", "completions that find no end", "nonsense that ends"),
+    "KL from base": Sign(
+        1, "base model", "any distance from the base", "whether the way was a good one"
+    ),
+    "surprise of base": Sign(
+        1, "base model", "text the base would not write", "phrases it would, again and again"
+    ),
+    "repetition": Sign(1, "texts", "loops", "nonsense that never repeats itself"),
+    "one text": Sign(1, "texts", "the same text whatever is asked", "nonsense of many kinds"),
+    "unknown words": Sign(1, "texts, a word list", "pieces of words", "salad of known words"),
+    "unknown pairs": Sign(1, "texts, a corpus", "known words in no known order", "fluent nonsense"),
+    "broken LaTeX": Sign(1, "texts", "what no renderer would show", "wrong but whole formulas"),
+    "no answer": Sign(1, "texts, a grader", "no readable answer", "nonsense before a boxed guess"),
+}
+LOGGED = {
+    "entropy": "entropy",
+    "grad_norm": "gradient norm",
+    "frac_reward_zero_std": "no-gradient groups",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "cut off",
+}
+
+
+# Signs in texts --------------------------------------------------------------------------------
+
+
+def pieces(text: str) -> list[str]:
+    r"""Words, LaTeX commands, tags and marks of a text, lower-cased, every number as one.
+
+    >>> pieces(r"So \frac{3}{14} of it")
+    ['so', '\\frac', '{', '0', '}', '{', '0', '}', 'of', 'it']
+    """
+    found = PIECE.findall(completion_text(text))
+    return [NUMBER if piece.isdigit() else piece.lower() for piece in found]
+
+
+def ngrams(texts: Iterable[str], n: int) -> frozenset[tuple[str, ...]]:
+    """All runs of `n` pieces that occur in some texts: what `unseen` takes for known.
+
+    Raises:
+        CasebookError: `n` is no whole number of at least 1.
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise CasebookError(f"n must be a whole number of at least 1, not {n!r}")
+    return frozenset(gram for text in texts for gram in _runs(pieces(text), n))
+
+
+def unseen(texts: Iterable[str], known: frozenset[tuple[str, ...]]) -> np.ndarray:
+    """The share of each text's n-grams that are not among the known ones.
+
+    With single pieces this is the rate of non-words; with pairs it sees known words in no known
+    order. A text too short for one n-gram has none that is unknown.
+
+    Args:
+        texts: `(n,)`.
+        known: from `ngrams` over a corpus, a word list, or what the base model writes; its
+            members' length decides what is looked up.
+
+    Returns:
+        Shares `(n,)`.
+
+    Raises:
+        CasebookError: nothing is known.
+
+    >>> known = ngrams(["the sum of two", "two of the three"], 2)
+    >>> unseen(["the sum of the three", "the of the sum"], known).round(2).tolist()
+    [0.0, 0.33]
+    """
+    if not known:
+        raise CasebookError("nothing is known: take n-grams of some texts first")
+    size = len(next(iter(known)))
+    shares = []
+    for text in texts:
+        runs = _runs(pieces(text), size)
+        shares.append(sum(run not in known for run in runs) / len(runs) if runs else 0.0)
+    return np.array(shares)
+
+
+def repetition(texts: Iterable[str], n: int = 3) -> np.ndarray:
+    """The share of each text's n-grams of pieces that stood in it before: 0 where all differ.
+
+    Pieces and not words between blanks, since a loop without blanks is a single word.
+
+    >>> repetition(["1+1+1+1+1", "x=5"], 3).round(2).tolist()
+    [0.71, 0.0]
+    """
+    apart = [" ".join(pieces(text)) for text in texts]
+    return np.abs(np.array(repetition_penalty(n, -1.0)(apart), dtype=float))
+
+
+def one_text(texts: Sequence[str]) -> float:
+    """The share of the commonest text among texts for different prompts; 0.0 for none.
+
+    >>> one_text(["5", "5", "7", "5"])
+    0.75
+    """
+    counts = Counter(completion_text(text).strip() for text in texts)
+    return max(counts.values(), default=0) / max(len(texts), 1)
+
+
+def latex_fault(text: str) -> str | None:
+    r"""What keeps a text from being LaTeX, in words, or `None`; in linear time.
+
+    Braces, dollars, `\left` and `\right`, beginnings and ends have to match in number, braces in
+    order too, and the commands of `ARGUMENTS` need their arguments (`\frac12` and `\boxed 5` have
+    them). Whether a command exists, or a formula means anything, is not asked.
+
+    >>> latex_fault(r"$\frac{1}{2}$"), latex_fault(r"\boxed{\frac{1}"), latex_fault(r"\frac{1}=")
+    (None, 'braces that do not match', '\\frac lacks an argument')
+    """
+    text = completion_text(text)
+    counts: Counter[str] = Counter()
+    closing: dict[int, int] = {}  # place of an opening brace -> of the one that closes it
+    opened: list[int] = []
+    for match in PAIRS.finditer(text):
+        mark = match[1] or match[2] or match[3]
+        counts[mark] += 1
+        if mark == "{":
+            opened.append(match.start())
+        elif mark == "}":
+            if not opened:
+                return "braces that do not match"
+            closing[opened.pop()] = match.start()
+    if opened:
+        return "braces that do not match"
+    if counts["$"] % 2:
+        return "dollars that do not match"
+    if counts["left"] != counts["right"] or counts["begin"] != counts["end"]:
+        return "brackets or environments that do not match"
+    for match in COMMAND.finditer(text):
+        place: int | None = match.end()
+        if option := OPTION.match(text, match.end()):
+            place = option.end()
+        for _ in range(ARGUMENTS[match[1]]):
+            place = _after_argument(text, place, closing)
+            if place is None:
+                return f"\\{match[1]} lacks an argument"
+    return None
+
+
+def broken_latex(texts: Iterable[str]) -> np.ndarray:
+    """1.0 for each text with a `latex_fault`, else 0.0."""
+    return np.array([float(latex_fault(text) is not None) for text in texts])
+
+
+# A sign that needs the base model --------------------------------------------------------------
+
+
+def surprise(
+    model: Any, tokenizer: Any, prompts: Sequence[str], completions: Sequence[str], ended: Sequence
+) -> np.ndarray:
+    """How unlikely each completion is to a model, in nats a token; its exponential: perplexity.
+
+    Of the base model, on what the policy wrote, this is the cross-entropy: the policy's own
+    entropy plus its KL from the base. The texts are tokenized again. Word salad may not come out
+    as the tokens it was sampled as: "1" after "17" has become a number the vocabulary may lack,
+    and such tokens are left out of the mean.
+
+    Args:
+        model: a causal language model, taken as it is (put it into `eval` mode).
+        tokenizer: its tokenizer.
+        prompts: `(n,)` plain texts.
+        completions: `(n,)` what was written.
+        ended: `(n,)` whether each came to its end, which then counts as a token.
+
+    Returns:
+        Nats a token `(n,)`; NaN where nothing is left to score.
+
+    Raises:
+        CasebookError: the three differ in length.
+    """
+    from casebook.evaluation import token_logps  # torch comes with it
+
+    if not len(prompts) == len(completions) == len(ended):
+        raise CasebookError("prompts, completions and ended must be of one length")
+    batch = [
+        (
+            list(tokenizer(prompt).input_ids),
+            list(tokenizer(completion).input_ids) + [tokenizer.eos_token_id] * bool(end),
+        )
+        for prompt, completion, end in zip(prompts, completions, ended, strict=True)
+    ]
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    means = []
+    for start in range(0, len(batch), BATCH):
+        part = batch[start : start + BATCH]
+        logps, _ = token_logps(model, part)
+        for row, (prompt, completion) in zip(logps.numpy(force=True), part, strict=True):
+            own = row[len(prompt) - 1 : len(prompt) - 1 + len(completion)]
+            own = own[[token != unknown for token in completion]]
+            means.append(-own.mean() if len(own) else math.nan)
+    return np.array(means)
+
+
+# Over a run ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def known_ngrams(case: str, n: int) -> frozenset[tuple[str, ...]]:
+    """The n-grams of the corpus that a case's embedded base model was built on.
+
+    Raises:
+        UnknownName: unknown case.
+    """
+    return ngrams(_corpus(case), n)
+
+
+def of_texts(written: pd.DataFrame, known: Mapping[int, frozenset]) -> dict[str, float]:
+    """The signs that texts alone give, over the completions of one step.
+
+    Args:
+        written: at least `completion` and `extracted` (the answer read, or none).
+        known: n -> known n-grams, for 1 and 2.
+
+    Returns:
+        Name of the sign -> its mean; empty for no completions.
+    """
+    if written.empty:
+        return {}
+    texts = written["completion"].tolist()
+    return {
+        "repetition": float(repetition(texts).mean()),
+        "one text": one_text(texts),
+        "unknown words": float(unseen(texts, known[1]).mean()),
+        "unknown pairs": float(unseen(texts, known[2]).mean()),
+        "broken LaTeX": float(broken_latex(texts).mean()),
+        "no answer": float(written["extracted"].isna().mean()),
+    }
+
+
+def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) -> pd.DataFrame:
+    """All signs of a run: a row for each step at which anything is known, NaN for the rest.
+
+    Args:
+        run: with metrics, validations and recorded completions.
+        known: n -> known n-grams, for 1 and 2.
+        base: the run's base model and tokenizer; without them its surprise is left out.
+
+    Returns:
+        Indexed by step; columns as in `SIGNS`, and `accuracy` (held out, sampled).
+    """
+    metrics = run.metrics().set_index("step")
+    logged = metrics[[c for c in LOGGED if c in metrics]].rename(columns=LOGGED)
+    validation = run.validation().set_index("step")
+    held_out = {"sampled_accuracy": "accuracy", "kl_from_base": "KL from base"}
+    measured = validation[[c for c in held_out if c in validation]].rename(columns=held_out)
+    rows = {}
+    for step, written in run.completions().groupby("step"):
+        rows[step] = of_texts(written, known)
+        if base:
+            prompts, texts = written["prompt"].tolist(), written["completion"].tolist()
+            scored = surprise(*base, prompts, texts, (~written["truncated"]).tolist())
+            rows[step]["surprise of base"] = float(np.nanmean(scored))
+    read = pd.DataFrame.from_dict(rows, orient="index")
+    signs = pd.concat([logged, measured, read], axis=1).sort_index()
+    signs.index.name = "step"
+    return signs.reindex(columns=[*SIGNS, "accuracy"]).astype(float)
+
+
+# Alarms and falls ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What counts as an alarm and what counts as a fall; written down before measuring.
+
+    Attributes:
+        low, high: the healthy range of the sign; outside it a reading is odd.
+        patience: so many odd readings in a row are an alarm, which sounds at the last of them.
+        drop: accuracy has fallen once it is lower than its own earlier maximum by more than this.
+
+    Raises:
+        CasebookError: an empty range, no patience, or a drop outside (0, 1).
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    patience: int = 2
+    drop: float = 0.20
+
+    def __post_init__(self):
+        if not self.low <= self.high:
+            raise CasebookError(f"no value is healthy between {self.low!r} and {self.high!r}")
+        if not isinstance(self.patience, int) or self.patience < 1:
+            raise CasebookError(f"patience is {self.patience!r}, and must be at least 1")
+        if not 0 < self.drop < 1:
+            raise CasebookError(f"drop is {self.drop!r}, and must lie between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Lead:
+    """When the alarm sounded and when accuracy had fallen, as steps; `None`: never."""
+
+    alarm: int | None
+    fall: int | None
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps the alarm came before the fall; negative if after; `None` without both."""
+        return None if None in (self.alarm, self.fall) else self.fall - self.alarm
+
+    @property
+    def verdict(self) -> str:
+        """`foretold`, `late` (at the fall or after it), `missed`, `false alarm` or `quiet`."""
+        if self.fall is None:
+            return "quiet" if self.alarm is None else "false alarm"
+        return "missed" if self.alarm is None else "foretold" if self.steps > 0 else "late"
+
+
+def healthy_range(
+    curves: Iterable[pd.Series], way: int, margin: float = 0.25
+) -> tuple[float, float]:
+    """Between which values a sign stays in runs that are known to be healthy.
+
+    Args:
+        curves: the sign in each of these runs, by step.
+        way: the side that is watched, as in `SIGNS`; the other end is infinite.
+        margin: the range is widened by this share of itself: few runs do not show all that
+            healthy ones do.
+
+    Raises:
+        CasebookError: no reading at all.
+
+    >>> healthy_range([pd.Series([1.0, 2.0]), pd.Series([3.0])], way=1)
+    (-inf, 3.5)
+    """
+    readings = np.concatenate([np.asarray(c, dtype=float) for c in curves] or [np.empty(0)])
+    readings = readings[np.isfinite(readings)]
+    if not len(readings):
+        raise CasebookError("no healthy run has a reading of this sign")
+    wider = margin * float(np.ptp(readings))
+    low, high = float(readings.min()) - wider, float(readings.max()) + wider
+    return (-math.inf if way > 0 else low), (math.inf if way < 0 else high)
+
+
+def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
+    """How long before accuracy fell an alarm sounded, in optimiser steps.
+
+    Args:
+        signal: readings of a sign by step; missing ones are passed over.
+        accuracy: held-out accuracy by step, as a share.
+        rule: made before looking at this run.
+
+    A lead is no finer than the steps between two evaluations: a fall is seen where accuracy is
+    measured, not where it happens.
+
+    >>> sign = pd.Series({2: 0.1, 4: 0.9, 6: 0.8, 8: 0.9})
+    >>> accuracy = pd.Series({0: 0.5, 6: 0.6, 12: 0.1})
+    >>> lead_time(sign, accuracy, Rule(high=0.5)).steps
+    6
+    """
+    signal, accuracy = signal.dropna().sort_index(), accuracy.dropna().sort_index()
+    odd = (signal < rule.low) | (signal > rule.high)
+    in_a_row = odd.rolling(rule.patience).sum() == rule.patience
+    fallen = accuracy.cummax() - accuracy > rule.drop
+    return Lead(_first(in_a_row), _first(fallen))
+
+
+# The record ------------------------------------------------------------------------------------
+
+
+def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict[str, Any]:
+    """Read the signs of finished runs, and write them to `RECORD`.
+
+    All texts in it are the embedded model's, about generated problems.
+
+    Args:
+        runs: arm -> seed -> `casebook.training.Run`; `experiments.finished_runs("math")` finds
+            those that `casebook experiments math` left in the runs folder.
+        base: model and tokenizer of the base, `models.load_base`.
+
+    Returns:
+        `arms` -> seed -> `signs` (name -> readings by step), `texts` of the collapsed ones, and
+        the run's `settings` as a hash; `problems`, `code` and `provenance`.
+
+    Raises:
+        CasebookError: no finished run.
+    """
+    if not any(runs.get(arm) for arm in ARMS):
+        raise CasebookError(f"no finished run of {', '.join(ARMS)} to read signs from")
+    known = {n: known_ngrams("math", n) for n in (1, 2)}
+    base[0].eval()
+    written: dict[str, dict[str, Any]] = {}
+    for arm in ARMS:
+        for seed, run in runs.get(arm, {}).items():
+            kept = {"settings": digest(run.settings())}
+            kept["signs"] = _by_step(of_run(run, known, base))
+            kept |= {"texts": excerpts(run.completions())} if arm in COLLAPSED else {}
+            written.setdefault(arm, {})[str(seed)] = kept
+    content = {
+        "made_by": "casebook.cases.math.studies.gibberish.record()",
+        "problems": "generated",
+        "code": source_mark(__file__),
+        "arms": written,
+        "provenance": provenance(),
+    }
+    write_json(RECORD, content)
+    return content
+
+
+def recorded(path: str | Path | None = None) -> dict[str, dict[int, pd.DataFrame]]:
+    """The committed signs: arm -> seed -> frame as `of_run` gives it; empty without a record.
+
+    Raises:
+        CasebookError: the record is damaged.
+    """
+    content = _read(path)
+    return {
+        arm: {
+            int(seed): pd.DataFrame(
+                {
+                    name: pd.Series({int(step): value for step, value in readings.items()})
+                    for name, readings in kept["signs"].items()
+                },
+                columns=[*SIGNS, "accuracy"],
+                dtype=float,
+            )
+            for seed, kept in seeds.items()
+        }
+        for arm, seeds in content.get("arms", {}).items()
+    }
+
+
+def excerpts(completions: pd.DataFrame, kept: int = KEPT) -> dict[str, list[dict[str, Any]]]:
+    """The first completions of different prompts, for each recorded step: prompt, text, right."""
+    found = {}
+    for step, written in completions.groupby("step"):
+        rows = written.drop_duplicates("prompt").head(kept)
+        found[str(step)] = [
+            {
+                "prompt": row["prompt"].strip(),
+                "completion": row["completion"].strip(),
+                "right": bool(row["strict"]),
+            }
+            for row in rows.to_dict("records")
+        ]
+    return found
+
+
+# Parts -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _corpus(case: str) -> list[str]:
+    rows = islice(load_case(case).demonstrations(0), CORPUS)
+    return [row["prompt"] + row["completion"] for row in rows]
+
+
+def _runs(items: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return list(zip(*(items[i:] for i in range(n)), strict=False))
+
+
+def _after_argument(text: str, place: int, closing: Mapping[int, int]) -> int | None:
+    """Where the argument that begins at `place` ends, or `None` where none begins."""
+    place = BLANKS.match(text, place).end()
+    if place in closing:
+        return closing[place] + 1
+    short = SHORT.match(text, place)
+    return short.end() if short else None
+
+
+def _first(happened: pd.Series) -> int | None:
+    steps = happened.index[happened.to_numpy(dtype=bool)]
+    return int(steps[0]) if len(steps) else None
+
+
+def _by_step(signs: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Four digits of every reading there is: finer than any of them is known."""
+    return {
+        name: {str(step): float(f"{value:.4g}") for step, value in readings.dropna().items()}
+        for name, readings in signs.items()
+        if readings.notna().any()
+    }
+
+
+def _read(path: str | Path | None) -> dict[str, Any]:
+    path = Path(path or RECORD)
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content["arms"], dict):
+            raise TypeError("arms")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CasebookError(f"{path} is no record of signs: make it again") from error
+    return content

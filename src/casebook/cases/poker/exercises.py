@@ -1,0 +1,248 @@
+"""The exercises of the poker notebooks: how they are checked."""
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+from scipy.stats import binom
+
+from casebook import attacks
+from casebook.cases.poker.oracle import CATEGORIES, FREQUENCIES, LABELS, RANKS
+from casebook.cases.poker.rewards import CLASS_WEIGHTS
+from casebook.exercises.check import (
+    MANY,
+    Attempt,
+    Wrong,
+    close,
+    exercise,
+    is_whole,
+    numbers,
+    same,
+    show,
+)
+
+_PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
+
+# 10, the oracle
+
+
+@exercise("10-a")
+def _straights(is_straight: Attempt) -> None:
+    """Five ranks, in any order: do they run?"""
+    runs = [{*range(low, low + 5)} for low in range(9)] + [{0, 1, 2, 3, 12}]
+
+    def try_(ranks: Sequence[int]) -> None:
+        ranks = list(ranks)
+        is_straight.expect(set(ranks) in runs, ranks, note=" ".join(RANKS[rank] for rank in ranks))
+
+    for first in ([3, 4, 5, 6, 7], [0, 1, 2, 3, 12], [12, 1, 0, 3, 2], [0, 1, 10, 11, 12]):
+        try_(first)
+    for ranks in combinations_with_replacement(range(13), 5):
+        if len(set(ranks)) > 1:  # no rank occurs five times
+            try_(ranks)
+            try_(ranks[::-1])
+
+
+@exercise("10-b")
+def _deals(deals_needed: Attempt) -> None:
+    """How many deals, so that at least `wanted` hands of a class turn up with a given chance."""
+    quads = FREQUENCIES[CATEGORIES.index("four of a kind")] / sum(FREQUENCIES)
+    cases = [(1, 0.5, 0.75), (1, 0.1, 0.95), (3, 0.5, 0.9), (50, quads, 0.5), (300, quads, 0.95)]
+    for wanted, share, chance in cases:
+        got = deals_needed(wanted, share, chance)
+        call = deals_needed.call(wanted, share, chance)
+        if not is_whole(got) or got < wanted:
+            raise Wrong(f"{call} gave {show(got)}, expected a whole number from {wanted} on")
+        got = min(int(got), MANY)  # SciPy counts in floats
+
+        def reached(deals: float, wanted: int = wanted, share: float = share) -> float:
+            return binom.sf(wanted - 1, deals, share)
+
+        if reached(got) < chance - 1e-9:
+            raise Wrong(
+                f"{call} gave {got}: after so many deals there are {wanted} with a chance of "
+                f"{reached(got):.4f} only, and {chance} was asked for"
+            )
+        if reached(got - 1) >= chance + 1e-9:
+            raise Wrong(
+                f"{call} gave {got}, more than needed: one deal less still has a chance of "
+                f"{reached(got - 1):.4f}"
+            )
+
+
+# 11, the rewards
+
+
+@exercise("11-a")
+def _unfooled(reward: Attempt) -> None:
+    """A reward that pays the careful completion, and nothing on the attack list as much."""
+    for as_messages in (False, True):
+        for right in LABELS:
+            probes = attacks.attacks(
+                right, LABELS, prompt=_PROMPT, reasoning="2 2 2 9 9", lookalikes=CATEGORIES[8:]
+            )
+            completions = [probes[0].completion, probes[1].completion]
+            if as_messages:
+                completions = [[{"role": "assistant", "content": c}] for c in completions]
+            rows = {"prompts": [_PROMPT] * 2, "completions": completions, "answer": [right] * 2}
+            paid = reward(**rows)
+            if np.shape(paid) != (2,):
+                raise Wrong(f"for two completions it gave {show(paid)}, expected two numbers")
+            faults = attacks.unsound(reward.function, probes, as_messages=as_messages)
+            for probe in probes:
+                if probe.name in faults:
+                    form = "as a list of messages, " if as_messages else ""
+                    raise Wrong(
+                        f"{form}right answer {right!r}, attack {probe.name!r}, completion "
+                        f"{show(probe.completion)}: {faults[probe.name]}"
+                    )
+
+
+@exercise("11-b")
+def _weights_that_act(weighted_advantages: Attempt) -> None:
+    """Class weights that group normalisation does not cancel."""
+    rewards = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], dtype=float)
+    ones, threes = np.ones(4), np.array([3.0, 1.5, 2.0, 2.0])
+    plain = np.asarray(numbers(weighted_advantages, rewards, ones, shape=rewards.shape))
+    heavy = np.asarray(numbers(weighted_advantages, rewards, threes, shape=rewards.shape))
+    if not (np.abs(plain[2:]) < 1e-6).all() or not (np.abs(heavy[2:]) < 1e-6).all():
+        raise Wrong("where all rewards of a group are equal, its advantages have to be 0")
+    deviation = rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4
+    expected = (rewards - rewards.mean(axis=1, keepdims=True)) / deviation
+    close(plain, expected, "with weights of one, advantages should be the usual ones")
+    if np.allclose(plain, heavy, atol=1e-3):
+        raise Wrong("a weight of 3 gives the same advantages as a weight of 1: it cancels")
+    close(heavy, expected * threes[:, None], f"with the weights {threes} they should be")
+
+
+# 12, the baseline
+
+
+@exercise("12-a")
+def _constant(best_constant: Attempt) -> None:
+    """The constant answer that earns most on given rows, and what it earns."""
+    kept = dict(zip(LABELS, (50, 50, 50, 35, 8, 4, 3, 0), strict=True))
+    equal = dict.fromkeys(LABELS, 25)
+    for counts, weights, what in (
+        (kept, CLASS_WEIGHTS, "rows in the order rejection keeps them"),
+        (equal, CLASS_WEIGHTS, "balanced rows"),
+        (kept, dict.fromkeys(LABELS, 1.0), "weights of one"),
+    ):
+        rows = [label for label in LABELS for _ in range(counts[label])]
+        earned = {label: counts[label] * weights[label] / len(rows) for label in LABELS}
+        most = max(earned.values())
+        got = best_constant(rows, dict(weights))
+        try:
+            label, value = got
+            good = earned.get(label) == most
+        except (TypeError, ValueError):
+            raise Wrong(f"it gave {show(got)}, expected a label and its mean reward") from None
+        if not good:
+            best = " or ".join(name for name in LABELS if earned[name] == most)
+            raise Wrong(f"{what}: it chose {show(label)}, and {best} earns more")
+        if not same(value, most):
+            raise Wrong(f"{what}: always {label!r} gave {show(value)}, expected {most:.4f}")
+
+
+@exercise("12-b")
+def _prompts(prompts_needed: Attempt) -> None:
+    """How many prompts make a 95 % interval as narrow as asked."""
+    for share, half_width, expected in (
+        (0.5, 0.05, 385),
+        (0.25, 0.06, 201),
+        (0.25, 0.03, 801),
+        (0.9, 0.01, 3458),
+    ):
+        prompts_needed.expect(expected, share, half_width)
+
+
+# 13, the training
+
+
+@exercise("13-a")
+def _group_size(group_size: Attempt) -> None:
+    """The smallest group that is seldom without gradient."""
+    for p, silent, expected in (
+        (0.5, 0.5, 2),
+        (0.5, 0.1, 5),
+        (0.06, 0.5, 12),
+        (0.06, 0.1, 38),
+        (0.94, 0.5, 12),
+        (0.0, 0.5, None),
+        (1.0, 0.2, None),
+    ):
+        note = "no group size helps" if expected is None else ""
+        group_size.expect(expected, p, silent, note=note)
+
+
+@exercise("13-b")
+def _loss(loss_value: Attempt) -> None:
+    """What the loss reads before the policy has moved: ratio 1, no KL term."""
+    right, wrong = 1.5, -0.5  # advantages of one right completion among four
+    for kind, lengths, expected in (
+        ("grpo", [20, 20, 20, 20], 0.0),
+        ("grpo", [10, 40, 40, 30], 0.0),
+        ("dapo", [20, 20, 20, 20], 0.0),
+        ("dapo", [10, 40, 40, 30], 1 / 3),
+        ("dapo", [90, 10, 10, 10], -1.0),
+    ):
+        loss_value.expect(expected, [right, wrong, wrong, wrong], lengths, kind)
+
+
+# 14, the analysis
+
+
+@exercise("14-a")
+def _decomposition(decompose: Attempt) -> None:
+    """A strict gain in two parts: better answers, tidier form."""
+    cases = [
+        ({"strict": 0.3, "lenient": 0.6}, {"strict": 0.6, "lenient": 0.6}, "only form moved"),
+        ({"strict": 0.2, "lenient": 0.4}, {"strict": 0.4, "lenient": 0.8}, "only answers moved"),
+        ({"strict": 0.36, "lenient": 0.48}, {"strict": 0.9, "lenient": 0.92}, "both moved"),
+        ({"strict": 0.5, "lenient": 0.5}, {"strict": 0.4, "lenient": 0.8}, "form got worse"),
+    ]
+    for before, after, what in cases:
+        tidy = [when["strict"] / when["lenient"] for when in (before, after)]
+        right = before["lenient"], after["lenient"]
+        expected = (
+            (right[1] - right[0]) * sum(tidy) / 2,
+            (tidy[1] - tidy[0]) * sum(right) / 2,
+        )
+        got = numbers(decompose, before, after, shape=(2,))
+        gain = after["strict"] - before["strict"]
+        if not same(sum(got), gain):
+            raise Wrong(
+                f"{decompose.call(before, after)} gave {show(tuple(got))}, which add up to "
+                f"{sum(got):.4f}; the gain is {gain:.4f}"
+            )
+        decompose.expect(expected, before, after, note=f"answers, then form: {what}")
+
+
+@exercise("14-b")
+def _bootstrap(one_resample: Attempt) -> None:
+    """One bootstrap mean over seeds, then prompts."""
+
+    def draws(values: np.ndarray, count: int = 1500) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        return np.array([numbers(one_resample, values, rng, shape=()) for _ in range(count)])
+
+    seeds_differ = np.repeat([[0.0], [0.0], [1.0]], 50, axis=1)
+    means = draws(seeds_differ)
+    if means.std() < 1e-9:
+        raise Wrong("seeds of 0, 0 and 1 gave the same mean every time: draw the seeds, too")
+    off = np.abs(3 * means - np.round(3 * means))
+    if off.max() > 1e-6:
+        raise Wrong(
+            "one seed is all right and two are all wrong: a mean of three drawn seeds is 0, 1/3, "
+            f"2/3 or 1, not {means[(off > 1e-6).argmax()]:.4f}"
+        )
+    prompts_differ = np.tile([0.0, 1.0], (4, 50))
+    spread = draws(prompts_differ).std()
+    if spread < 1e-9:
+        raise Wrong("prompts of 0 and 1 gave the same mean every time: draw the prompts, too")
+    if not 0.045 < spread < 0.055:
+        raise Wrong(
+            f"four equal seeds on 100 prompts, half of them right: the means spread by "
+            f"{spread:.3f}, expected 0.050. The seeds were measured on the same prompts, so one "
+            "draw of 100 prompts has to serve all of them"
+        )

@@ -1,0 +1,239 @@
+"""Arms x seeds -> committed records: the runs that take too long for a notebook.
+
+`configs/<case>/experiments.yaml` names the arms: for each a profile, the seeds, and the fields
+of the profile's configuration that take another value. An experiment that is stopped goes on
+where it was. A record is never rewritten: what is there is kept, unless it is asked for again.
+"""
+
+import itertools
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from casebook import paths
+from casebook.case import PROFILES, CasebookError, check_name, load_case
+from casebook.detectors import RunWatch
+from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
+from casebook.models import load_base, load_saved
+from casebook.records import provenance, read_record, write_json
+from casebook.records.files import plain
+from casebook.stats import mean_interval
+from casebook.training import (
+    CURVE_WINDOW,
+    WATCH_EVERY,
+    Config,
+    Run,
+    read_config,
+    settings_mark,
+    train,
+)
+
+ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
+OTHER = "other_prompt_perplexity"
+LENGTH = ("completions/mean_length", "completions/clipped_ratio")
+ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
+
+
+def run_experiments(
+    case: str,
+    profile: str = "nano",
+    arms: Iterable[str] | None = None,
+    seeds: Iterable[int] | None = None,
+    jobs: int = 1,
+    again: bool = False,
+    log: Callable[[str], None] = print,
+) -> list[Path]:
+    """Train what is missing of a case's arms, and write `results/<case>/<profile>/<arm>/`.
+
+    Args:
+        case: name of the case.
+        profile: only arms of this profile.
+        arms: names of arms; all by default.
+        seeds: seeds; those the arm names by default.
+        jobs: trainings at a time, each in a process with one thread; no more than cores.
+        again: make records anew that are there, for a change of figures that is meant.
+        log: called with one line for each record.
+
+    Returns:
+        The records' paths, those that were there already among them.
+
+    Raises:
+        CasebookError: unknown case or arm, less than one job, a file of arms that cannot be
+            used, a record that is there and has another configuration than its arm, or tracked
+            files that are not committed: a record names the commit that it was made from.
+    """
+    load_case(case)
+    check_name("profile", profile, PROFILES)
+    known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
+    if not known:
+        raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
+    if jobs < 1:
+        raise CasebookError(f"jobs is {jobs}: at least one training at a time is needed")
+    names = list(arms or known)
+    for name in names:
+        check_name(f"arm of {case}/{profile}", name, known)
+    runs = [(name, seed) for name in names for seed in seeds or known[name]["seeds"]]
+    work = [(case, profile, name, known[name]["overrides"], seed, again) for name, seed in runs]
+    if provenance()["git"]["dirty"]:
+        raise CasebookError(
+            "tracked files have changes: commit them first, since a record names the commit that "
+            "it was made from"
+        )
+    written = []
+    with _workers(jobs) as submit:
+        for path, line in submit(_run, work):
+            log(line)
+            written.append(path)
+    return written
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[Callable]:
+    """A way to call a function on many argument tuples, here or in `jobs` processes at a time."""
+    if jobs == 1:
+        yield lambda function, work: itertools.starmap(function, work)
+        return
+    # Spawned, not forked: torch's threads do not survive a fork.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield lambda function, work: pool.map(function, *zip(*work, strict=True))
+
+
+def read_arms(case: str) -> dict[str, dict[str, Any]]:
+    """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`."""
+    path = paths.CONFIGS / case / "experiments.yaml"
+    if not path.exists():
+        raise CasebookError(f"the case {case!r} has no experiments ({path})")
+    try:
+        arms = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(arms, Mapping) or not arms:
+        raise CasebookError(f"{path} names no arms")
+    for name, arm in arms.items():
+        if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
+            raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
+    return arms
+
+
+def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
+    """The finished runs of a case's arms in the runs folder: arm -> seed -> run."""
+    found: dict[str, dict[int, Run]] = {}
+    for name, arm in read_arms(case).items():
+        for seed in arm["seeds"] if arm["profile"] == profile else ():
+            config = read_config((case, profile), {**arm["overrides"], "seed": seed})
+            run = Run(_folder(config, name))
+            if run.finished:
+                found.setdefault(name, {})[seed] = run
+    return found
+
+
+def _folder(config: Config, arm: str) -> Path:
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
+
+
+def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
+    """Make one record if it is missing; its path, and a line that says what came out."""
+    path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
+    config = read_config((case, profile), {**overrides, "seed": seed})
+    if path.exists() and not again:
+        if read_record(path)["config"] != plain(config.settings):
+            raise CasebookError(
+                f"{path} was made with another configuration than {arm!r} has now: make it anew "
+                "with --again, or give the new configuration an arm of its own"
+            )
+        return path, f"{arm}, seed {seed}: there already"
+    run = train(config, _folder(config, arm), resume=True)
+    record = run.record() | {"arm": arm}
+    record["curve"] |= more_of_the_curve(run)
+    record["findings"] = findings(run)
+    for when, source in (("before", config.model_name_or_path), ("after", run.adapter)):
+        record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
+        record[when][OTHER] = other_prompt_perplexity(config, source)
+    write_json(path, record)
+    if (arm, seed) == (ADAPTER_ARM, 0):
+        # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
+        kept = paths.RESULTS / case / profile / "adapter"
+        without_reference = shutil.ignore_patterns("ref")
+        shutil.copytree(run.adapter, kept, ignore=without_reference, dirs_exist_ok=True)
+    figures = record["after"]
+    return path, (
+        f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
+        f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
+        f"training, {record['measure_seconds']:.0f} s of measuring"
+    )
+
+
+def more_of_the_curve(run: Run) -> dict[str, list[float]]:
+    """The parts of the reward and the completions' length, over the same windows of steps."""
+    metrics = run.metrics()
+    windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
+    parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
+    names = [*parts, *(name for name in LENGTH if name in metrics)]
+    return {name: windows[name].mean().round(4).tolist() for name in names}
+
+
+def findings(run: Run) -> list[dict[str, Any]]:
+    """What the detectors said while the run went on, and at which step: the watch, once more."""
+    watch, completions = RunWatch(run.settings()), run.completions()
+    metrics = pd.concat([run.metrics(), run.validation()], ignore_index=True)
+    for step in range(WATCH_EVERY, int(metrics["step"].max()) + 1, WATCH_EVERY):
+        written = completions[completions["step"] <= step] if len(completions) else completions
+        watch.look(metrics[metrics["step"] <= step], written)
+    return [{"detector": finding.detector, "step": finding.step} for finding in watch.findings]
+
+
+def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, float] | None:
+    """How well a model still predicts its corpus where another prompt is asked than the trained.
+
+    What a policy unlearns of the trained prompt is its task; what it loses elsewhere is drift.
+
+    Args:
+        config: of the training.
+        source: a saved policy's folder, or the name of the base model.
+
+    Returns:
+        The perplexity a token, with its interval over texts; `None` where the corpus knows the
+        trained prompt only, or there is no corpus.
+    """
+    case = load_case(config.case)
+    if not PROFILES[config.profile].embedded:
+        return None
+    rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
+    ending = _ending(case.load("validation", config.profile, variant=config.variant))
+    rows = [row for row in rows if not row["prompt"].endswith(ending)]
+    if not rows:
+        return None
+    if isinstance(source, Path):
+        model, tokenizer, _ = load_saved(source)
+    else:
+        model, tokenizer = load_base(config.settings | {"fast_inference": False})
+    end = [tokenizer.eos_token_id]
+    logps, mask = token_logps(
+        model.eval(),
+        [
+            (
+                tokenizer(r["prompt"]).input_ids,
+                tokenizer(r["completion"]).input_ids + end * r["ends"],
+            )
+            for r in rows
+        ],
+    )
+    figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
+    return figure | {end: math.exp(figure[end]) for end in ("value", "low", "high")}
+
+
+def _ending(rows: Any) -> str:
+    """What all prompts of a variant end with after the part that differs from row to row."""
+    backwards = [row["prompt"][::-1] for row in rows]
+    return os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths

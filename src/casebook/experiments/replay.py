@@ -1,0 +1,525 @@
+"""Does today's code still do what the records say?
+
+A replay repeats what can be repeated in seconds and compares it with the record: all of its
+`before` figures, the validation at step 0, the first steps of its curve, what the detectors say
+of that curve, and, where they are committed, the adapter's `after` figures and the grades and
+reward parts of the completions. Weights, rows, configuration, rewards, graders and training code
+all act on these figures; a change that acts on none of them is no change of behaviour.
+
+Some of what pages rest on stands in no record: every column of the rows, the accuracy of the
+one-line rules, the findings on the recorded curve. The first replay of a record writes them down
+(`reference` in `results/<case>/replays.json`), later ones compare with that.
+
+Figures are equal to the last digit on the same kind of machine. Elsewhere greedy figures may
+differ by one row and windows of the curve by 1e-3; beyond that nothing can be said.
+"""
+
+import functools
+import json
+import math
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from casebook import paths, training
+from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
+from casebook.detectors import RunWatch
+from casebook.experiments import arms
+from casebook.models import load_saved
+from casebook.records import identity
+from casebook.records.files import plain, read_record, write_json
+from casebook.records.gate import committed_completions
+from casebook.records.provenance import machine, provenance
+
+STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
+NEAR = 1e-3  # of a window's mean, on another kind of machine
+ROW_SPLITS = ("train", "validation", "test")
+NOT_COMPARED = ("seconds", "step_time")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of a record and what came out today.
+
+    Attributes:
+        what: the way to the figure, as in `before/greedy_accuracy/value`.
+        recorded: as the record has it.
+        replayed: what came out.
+        verdict: `same`, `differs` or `not comparable`.
+    """
+
+    what: str
+    recorded: Any
+    replayed: Any
+    verdict: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: recorded {self.recorded}, replayed {self.replayed}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay of one record found.
+
+    Attributes:
+        case, profile, arm, seed: of the record.
+        verdict: `reproduces`, `differs`, `not comparable` (on this machine) or `regraded`.
+        comparisons: all of them.
+        largest_difference: the largest absolute difference between two numbers.
+        reference: what the record does not hold; see the module's docstring.
+        code: module -> hash of its code, of the process that replayed.
+        seconds: wall time.
+    """
+
+    case: str
+    profile: str
+    arm: str
+    seed: int
+    verdict: str
+    comparisons: list[Comparison]
+    largest_difference: float
+    reference: dict[str, Any] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def first_difference(self) -> Comparison | None:
+        """The first comparison that is not the same, in the order they were made."""
+        return next((c for c in self.comparisons if c.verdict != "same"), None)
+
+
+def replay(
+    cases: Iterable[str],
+    profile: str = "nano",
+    names: Iterable[str] | None = None,
+    seed: int | None = None,
+    jobs: int = 1,
+    log: Callable[[str], None] = print,
+) -> list[Replay]:
+    """Replay the committed records, and write `results/<case>/replays.json`.
+
+    Args:
+        cases: names of cases.
+        profile: only records of this profile.
+        names: of arms; all by default.
+        seed: of the records; by default each arm's first, which stands for its arm.
+        jobs: replays at a time, each in a process with one thread.
+        log: called with one line for each record.
+
+    Raises:
+        CasebookError: unknown case, profile or arm, or there is no such record.
+    """
+    cases, names = list(cases), list(names or ())
+    check_name("profile", profile, PROFILES)
+    work = [job for case in cases for job in _jobs(case, profile, names, seed)]
+    for name in names:
+        if not any(name == arm for _, _, arm, _ in work):
+            raise CasebookError(f"there is no recorded arm {name!r} of {', '.join(cases)}")
+    if not work:
+        raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
+    if jobs < 1:
+        raise CasebookError(f"jobs is {jobs}: at least one replay at a time is needed")
+    done, writing = [], threading.Lock()
+
+    def follow(chunk: list[tuple]) -> None:
+        # A process of its own for each case: the code it imports is what the digest covers.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            for job in chunk:
+                try:
+                    result = process.submit(_one, *job).result()
+                except Exception as error:
+                    name = f"{job[0]}/{job[2]}, seed {job[3]}"
+                    raise CasebookError(f"{name} cannot be replayed: {error}") from error
+                with writing:
+                    _stamp(result)
+                    done.append(result)
+                    log(_line(result))
+
+    with ThreadPoolExecutor(jobs) as threads:
+        for finished in [threads.submit(follow, chunk) for chunk in _chunks(work, jobs)]:
+            finished.result()
+    return done
+
+
+def replay_record(record: Mapping[str, Any]) -> Replay:
+    """Replay one record in this process; nothing is written.
+
+    Args:
+        record: as `read_record` gives it.
+    """
+    started = datetime.now(UTC)
+    known = identity.read_replays(record["case"])["arms"].get(_key(record), {})
+    kept = known.get("reference", {}) if known.get("made") == record["provenance"]["time"] else {}
+    compare = _Comparer(record)
+    if edited := _edited(record, known):
+        compare.exactly("the file", edited, identity.digest(record))
+    reference = _compare(record, compare, kept)
+    findings = compare.found
+    verdicts = {found.verdict for found in findings}
+    verdict = "reproduces" if verdicts == {"same"} else "not comparable"
+    if "differs" in verdicts:
+        verdict = "differs"
+    elif _regraded(record) and verdict == "reproduces":
+        verdict = "regraded"
+    return Replay(
+        case=record["case"],
+        profile=record["profile"],
+        arm=record["arm"],
+        seed=record["seed"],
+        verdict=verdict,
+        comparisons=findings,
+        largest_difference=max(map(_difference, findings), default=0.0),
+        reference=reference,
+        code=identity.module_hashes(identity.loaded_modules()),
+        seconds=(datetime.now(UTC) - started).total_seconds(),
+    )
+
+
+# What is compared
+
+
+def _compare(record: Mapping[str, Any], compare: "_Comparer", kept: Mapping) -> dict[str, Any]:
+    """Make all comparisons of a record; what is to be kept as a reference."""
+    compare.tree("config", record["config"], _configured(record))
+    reference = _reference(record)
+    for name, value in reference.items():
+        compare.exactly(f"reference/{name}", kept.get(name, value), value)
+    _compare_completions(record, compare)
+    if _regraded(record):
+        return kept or reference
+    config = _parsed(record)
+    compare.tree("before", record["before"], _measured(config, None))
+    with tempfile.TemporaryDirectory() as folder:
+        run = training.first_steps(config, Path(folder) / "run", STEPS)
+        validation = run.validation().round(4).to_dict("list")
+        windows = training.curve(run.metrics()) | arms.more_of_the_curve(run)
+        findings = arms.findings(run)
+    steps = record["validation"].get("step", [])
+    early = [i for i, step in enumerate(steps) if step <= STEPS]
+    recorded = {name: [values[i] for i in early] for name, values in record["validation"].items()}
+    compare.tree("validation", recorded, plain(validation), 1 / record["config"]["evaluate_rows"])
+    first = {name: values[:1] for name, values in record["curve"].items()}
+    compare.tree("curve", first, plain(windows))
+    if "findings" in record:
+        early = [found for found in record["findings"] if found["step"] <= STEPS]
+        compare.exactly(f"findings to step {STEPS}", early, findings)
+    adapter = paths.RESULTS / record["case"] / record["profile"] / "adapter"
+    if (record["arm"], record["seed"]) == (arms.ADAPTER_ARM, 0) and adapter.is_dir():
+        after = dict(record["after"])
+        after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
+        compare.tree("after", after, _measured(config, adapter))
+    return dict(kept) or reference
+
+
+def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that the arm has today; the record's own where nothing names the arm."""
+    try:
+        arm = arms.read_arms(record["case"]).get(record["arm"])
+    except CasebookError:
+        arm = None
+    if arm is None or arm["profile"] != record["profile"]:
+        return dict(record["config"])
+    overrides = {**arm["overrides"], "seed": record["seed"]}
+    return plain(training.read_config((record["case"], record["profile"]), overrides).settings)
+
+
+def _parsed(record: Mapping[str, Any]) -> Any:
+    return training.read_config((record["case"], record["profile"]), record["config"])
+
+
+def _measured(config: Any, adapter: Path | None) -> dict[str, Any]:
+    """The test figures of a base model, or of a committed adapter; arms share those of a base."""
+    settings = {name: config.settings.get(name) for name in sorted(training.MEASURED)}
+    key = json.dumps([settings, str(adapter)])
+    if key not in _FIGURES:
+        base = config.settings["model_name_or_path"]
+        if adapter:
+            figures = training.measure_test(config, *load_saved(adapter)[:2])
+        else:
+            figures = dict(training.measure_base(config))
+        figures.pop("other_text_perplexity", None)
+        other = arms.other_prompt_perplexity(config, adapter or base)
+        _FIGURES[key] = plain(figures | {arms.OTHER: other})
+    return _FIGURES[key]
+
+
+_FIGURES: dict[str, dict[str, Any]] = {}
+
+
+def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> None:
+    """Grade the committed completions of this run again, and pay them again."""
+    if (record["arm"], record["seed"]) != (arms.ADAPTER_ARM, 0):
+        return
+    written = committed_completions(record["case"], record["profile"])
+    if written.empty:
+        return
+    config = record["config"]
+    case = load_case(record["case"])
+    rows = _rows_by_prompt(record["case"], record["profile"], config["seed"], config["variant"])
+    for number, entry in enumerate(written.to_dict("records")):
+        grade = case.grade(entry["completion"], entry["answer"], variant=config["variant"])
+        compare.exactly(
+            f"completion {number}: grade",
+            [entry["well_formed"], entry["extracted"], entry["correct"]],
+            [grade.well_formed, grade.answer, grade.correct],
+        )
+    columns: dict[str, list] = {}
+    for prompt in written["prompt"]:
+        for name, value in rows[prompt].items():
+            columns.setdefault(name, []).append(value)
+    completions = written["completion"].tolist()
+    if isinstance(columns["prompt"][0], list):
+        completions = [[{"role": "assistant", "content": text}] for text in completions]
+    parsed = _parsed(record)
+    for reward in training.reward_functions(parsed):
+        name = f"reward/{reward.__name__}"
+        if name in written and reward.__name__ != training.KL_PENALTY:
+            paid = reward(
+                prompts=columns["prompt"],
+                completions=completions,
+                **{
+                    **{k: v for k, v in columns.items() if k != "prompt"},
+                    "completion_ids": [[0]] * len(completions),
+                },
+            )
+            compare.tree(name, written[name].tolist(), plain(list(map(float, paid))))
+
+
+@functools.cache
+def _rows_by_prompt(case: str, profile: str, seed: int, variant: str) -> dict[str, dict]:
+    rows = load_case(case).load("train", profile, seed, variant)
+    return {training.text_of(row["prompt"]): row for row in rows}
+
+
+# What no record holds
+
+
+def _reference(record: Mapping[str, Any]) -> dict[str, Any]:
+    config = record["config"]
+    case, profile = record["case"], record["profile"]
+    return {
+        "rows": _rows_digest(case, profile, config["seed"], config["variant"]),
+        "rules": _rules(case),
+        "findings": _findings_on(record),
+    }
+
+
+@functools.cache
+def _rules(case: str) -> dict[str, float]:
+    rules = load_case(case).rules
+    return plain(rules()) if rules else {}
+
+
+@functools.cache
+def _rows_digest(case: str, profile: str, seed: int, variant: str) -> dict[str, str]:
+    """Split -> hash of every column of its rows."""
+    load = load_case(case).load
+    digests = {}
+    for split in ROW_SPLITS:
+        rows = load(split, profile, seed, variant)
+        digests[split] = identity.digest({name: rows[name][:] for name in rows.column_names})
+    return digests
+
+
+def _findings_on(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the detectors say of the recorded curve, looked at window by window."""
+    curve, validation = pd.DataFrame(record["curve"]), pd.DataFrame(record["validation"])
+    watch, nothing = RunWatch(record["config"]), pd.DataFrame()
+    for step in curve["step"]:
+        seen = [curve[curve["step"] <= step]]
+        if len(validation):
+            seen.append(validation[validation["step"] <= step])
+        watch.look(pd.concat(seen, ignore_index=True), nothing)
+    return [{"detector": found.detector, "step": found.step} for found in watch.findings]
+
+
+# How two figures are compared
+
+
+class _Comparer:
+    """Compares figure by figure, by the rule of the machine it runs on."""
+
+    def __init__(self, record: Mapping[str, Any]):
+        self.alike = same_machine(record["provenance"])
+        self.found: list[Comparison] = []
+
+    def exactly(self, what: str, recorded: Any, replayed: Any) -> None:
+        """Compare what does not depend on the machine."""
+        recorded, replayed = plain(recorded), plain(replayed)
+        verdict = "same" if recorded == replayed else "differs"
+        self.found.append(Comparison(what, recorded, replayed, verdict))
+
+    def tree(self, what: str, recorded: Any, replayed: Any, row: float = 0.0) -> None:
+        """Compare two trees of figures, leaf by leaf; `row` is what one row is worth in them."""
+        if isinstance(recorded, Mapping) and isinstance(replayed, Mapping):
+            row = 1 / recorded["n"] if recorded.get("n") else row
+            # A figure that today's code gives besides is no difference; a setting is one.
+            names = dict.fromkeys((*recorded, *(replayed if what == "config" else ())))
+            for name in names:
+                if name not in NOT_COMPARED:
+                    pair = (part.get(name, "nothing") for part in (recorded, replayed))
+                    self.tree(f"{what}/{name}", *pair, row)
+        elif isinstance(recorded, list) and isinstance(replayed, list) and recorded != replayed:
+            longest = max(len(recorded), len(replayed))
+            pad = [["nothing"] * (longest - len(values)) for values in (recorded, replayed)]
+            pairs = zip([*recorded, *pad[0]], [*replayed, *pad[1]], strict=True)
+            for number, (one, two) in enumerate(pairs):
+                self.tree(f"{what}/{number}", one, two, row)
+        elif verdict := self._judge(what, recorded, replayed, row):
+            self.found.append(Comparison(what, recorded, replayed, verdict))
+
+    def _judge(self, what: str, recorded: Any, replayed: Any, row: float) -> str | None:
+        """The verdict on one leaf; `None` where it says nothing on another kind of machine.
+
+        What was sampled is another sample there. Greedy figures, windows of the curve and
+        perplexities are nearly the same.
+        """
+        if recorded == replayed:
+            return "same"
+        if self.alike or what.startswith(("config/", "reward/")):
+            return "differs"
+        if not all(isinstance(value, int | float) for value in (recorded, replayed)):
+            return None
+        if "greedy_accuracy" in what:
+            near = abs(recorded - replayed) <= row + 1e-9
+        elif what.startswith("curve/") or "perplexity" in what:
+            near = math.isclose(recorded, replayed, rel_tol=NEAR, abs_tol=NEAR)
+        else:
+            return None
+        return "same" if near else "not comparable"
+
+
+def same_machine(made_on: Mapping[str, Any]) -> bool:
+    """Whether a record was made on this kind of machine, as far as its provenance tells."""
+    if "machine" in made_on:
+        return made_on["machine"] == machine()
+    here = provenance()
+    return (
+        made_on["hardware"]["cpu"] == here["hardware"]["cpu"]
+        and made_on["versions"].get("torch") == here["versions"].get("torch")
+        and made_on["threads"] == here["threads"]
+    )
+
+
+def _difference(found: Comparison) -> float:
+    pair = (found.recorded, found.replayed)
+    if found.verdict == "same" and pair[0] == pair[1]:
+        return 0.0
+    if all(isinstance(value, int | float) for value in pair):
+        return abs(pair[0] - pair[1])
+    return math.inf
+
+
+# What is written down
+
+
+def _key(record: Mapping[str, Any]) -> str:
+    return f"{record['profile']}/{record['arm']}"
+
+
+def _regraded(record: Mapping[str, Any]) -> bool:
+    """Whether the run cannot be trained again here: it needs a GPU."""
+    return not record["config"].get("use_cpu")
+
+
+def _edited(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
+    """The digest that the record had when it was last replayed, if it is another one now."""
+    held = known.get("records", {}).get(str(record["seed"]))
+    if held and held["made"] == record["provenance"]["time"]:
+        return held["content"] if held["content"] != identity.digest(record) else None
+    return None
+
+
+def _stamp(result: Replay) -> None:
+    """Write what a replay found; one on another kind of machine that says nothing is not kept."""
+    if result.verdict == "not comparable":
+        return
+    replays = identity.read_replays(result.case)
+    folder = paths.RESULTS / result.case / result.profile / result.arm
+    records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
+    record = next(record for record in records if record["seed"] == result.seed)
+    files = identity.input_files(record)
+    code, inputs = identity.digest(result.code), identity.digest(files)
+    key = _key(record)
+    last = replays["arms"].get(key, {})
+    first = result.first_difference
+    held = {
+        str(r["seed"]): {"made": r["provenance"]["time"], "content": identity.digest(r)}
+        for r in records
+    }
+    for name, then in last.get("records", {}).items():
+        if name in held and held[name]["made"] == then["made"]:
+            held[name] = then  # a file that was edited is not taken for the record
+    replays["arms"][key] = {
+        "seed": result.seed,
+        "made": record["provenance"]["time"],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "verdict": result.verdict,
+        "first_difference": str(first) if first else None,
+        "comparisons": len(result.comparisons),
+        "largest_difference": result.largest_difference,
+        "exact": same_machine(record["provenance"]),
+        "machine": machine(),
+        "versions": provenance()["versions"],
+        "code": code,
+        "files": inputs,
+        "records": held,
+        "reference": result.reference,
+    }
+    used = replays["arms"].values()
+    replays["code"] |= {code: result.code}
+    replays["files"] |= {inputs: files}
+    for kind in ("code", "files"):
+        wanted = {arm[kind] for arm in used}
+        replays[kind] = {name: value for name, value in replays[kind].items() if name in wanted}
+    write_json(identity.replays_file(result.case), replays)
+
+
+def _line(result: Replay) -> str:
+    count = len(result.comparisons)
+    start = f"{result.case}/{result.arm}, seed {result.seed}: {result.verdict}"
+    if first := result.first_difference:
+        return f"{start}: {first}"
+    return f"{start}, {count} figures, {result.seconds:.0f} s"
+
+
+# Which records, and in which processes
+
+
+def _jobs(case: str, profile: str, names: list[str], seed: int | None) -> Iterator[tuple]:
+    check_name("case", case, known_cases())
+    folder = paths.RESULTS / case / profile
+    found: dict[str, list[int]] = {}
+    for path in sorted(folder.glob("*/seed*.json")):
+        found.setdefault(path.parent.name, []).append(int(path.stem.removeprefix("seed")))
+    for arm, seeds in found.items():
+        if names and arm not in names:
+            continue
+        if seed is not None and seed not in seeds:
+            raise CasebookError(f"{case}/{arm} has no record of seed {seed}")
+        yield case, profile, arm, min(seeds) if seed is None else seed
+
+
+def _chunks(work: list[tuple], jobs: int) -> list[list[tuple]]:
+    """The work by case; split further where there are fewer cases than processes."""
+    cases = [[job for job in work if job[0] == name] for name in dict.fromkeys(j[0] for j in work)]
+    parts = max(1, jobs // len(cases))
+    return [chunk for jobs_of in cases for i in range(parts) if (chunk := jobs_of[i::parts])]
+
+
+def _one(case: str, profile: str, arm: str, seed: int) -> Replay:
+    path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
+    return replay_record(read_record(path))
+
+
+def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:
+    """Replays with every comparison, as JSON's own types."""
+    return [plain(asdict(result)) for result in results]

@@ -1,0 +1,67 @@
+"""The one way to committed records: whoever shows a figure is told where it is not current.
+
+Notebooks, claims and the site read `results/<case>/` through these functions and no other way;
+a test holds them to it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from casebook import paths
+from casebook.case import PROFILES, check_name, known_cases
+from casebook.records.files import read_record
+from casebook.records.identity import state_line
+
+COMPLETIONS = "completions.jsonl.gz"  # of the run whose adapter is committed, too
+_PRINTED: set[str] = set()
+
+
+def committed(
+    case: str, profile: str, arm: str | None = None, say: Callable[[str], None] = print
+) -> list[dict[str, Any]]:
+    """The committed records of a case and profile, by arm and seed; an empty list if none.
+
+    Args:
+        case: name of the case.
+        profile: name of the profile.
+        arm: only this arm's.
+        say: called with one line if a record is not current (`records.identity`); what is
+            printed is printed once a process, however often a page asks.
+
+    Raises:
+        UnknownName: unknown case or profile.
+        CasebookError: a record cannot be read.
+    """
+    check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    folder = paths.RESULTS / case / profile
+    records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
+    records.sort(key=lambda record: (str(record.get("arm")), record["seed"]))
+    if (line := state_line(records)) and (say is not print or line not in _PRINTED):
+        _PRINTED.add(line)
+        say(line)
+    return records
+
+
+def committed_completions(case: str, profile: str = "nano") -> pd.DataFrame:
+    """What one run of the case wrote, in small; an empty frame where nothing is committed.
+
+    Returns:
+        One completion a row: `step`, `prompt`, `answer`, `completion`, `tokens`, `truncated`,
+        `well_formed`, `extracted` (`None` where nothing could be read), `correct`, `strict`,
+        one `reward/<name>` for each reward, `reward` and `advantage`.
+
+    Raises:
+        UnknownName: unknown case or profile.
+    """
+    check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    path = paths.RESULTS / case / profile / COMPLETIONS
+    if not path.exists():
+        return pd.DataFrame()
+    # Neither texts that look like numbers nor those that look like dates are converted.
+    rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False)
+    rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
+    return rows

@@ -1,0 +1,262 @@
+"""Notebooks as pages: whose outputs they show, what readers see of them, how they link.
+
+A page shows the executed copy of a notebook if there is one, else the committed outputs, and says
+which at its top.
+"""
+
+import datetime
+import html
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from casebook import paths
+from casebook.case import Case, CasebookError
+
+FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
+    "install": "Install (does nothing outside Colab)",
+    "parameters": "Parameters",
+    "injected-parameters": "Parameters of this run",
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """One notebook as readers see it.
+
+    Attributes:
+        stem: the file's name without its ending, `13_poker_grpo`.
+        title: its first heading, with the number in front.
+        notebook: the notebook, made ready for the pages.
+        source: which outputs it shows: "run", "failed", "committed" or "none".
+        origin: the same as a sentence.
+        entry: what `execution.json` says about it; empty where it says nothing.
+    """
+
+    stem: str
+    title: str
+    notebook: NotebookNode = field(repr=False)
+    source: str
+    origin: str
+    entry: Mapping[str, Any]
+
+    @property
+    def number(self) -> str:
+        return self.stem[:2]
+
+
+def read_pages(output: Path, notebooks: Path) -> list[Page]:
+    """The pages of all numbered notebooks: the executed copy where there is a readable one."""
+    committed = {path.stem: path for path in sorted(notebooks.glob("[0-9][0-9]_*.ipynb"))}
+    execution = read_execution(output)
+    return [
+        _page(path, output, execution.get(stem, {}), set(committed))
+        for stem, path in committed.items()
+    ]
+
+
+def read_execution(output: Path) -> dict[str, dict[str, Any]]:
+    """`execution.json` of an output folder, by notebook stem; empty where it is something else."""
+    try:
+        entries = json.loads((output / "execution.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(entries, dict):
+        return {}
+    return {stem: entry for stem, entry in entries.items() if isinstance(entry, dict)}
+
+
+def chapters_of(case: Case, pages: Sequence[Page]) -> list[Page]:
+    """The pages of one case, in order: those whose number starts with the case's."""
+    return [page for page in pages if page.number[0] == str(case.number)]
+
+
+def _page(path: Path, output: Path, entry: Mapping[str, Any], stems: set[str]) -> Page:
+    try:
+        committed = nbformat.read(path, as_version=4)
+    except (ValueError, AttributeError) as error:
+        raise CasebookError(f"{path.name} is not a readable notebook: {error}") from error
+    failed = entry.get("status") == "failed"
+    copy = output / ("failed" if failed else "executed") / path.name
+    try:
+        notebook, source = nbformat.read(copy, as_version=4), "failed" if failed else "run"
+    except (OSError, ValueError, AttributeError):  # none, or half-written
+        has_outputs = any(cell.get("outputs") for cell in committed.cells)
+        notebook, source = committed, "committed" if has_outputs else "none"
+        return _prepare(notebook, path.stem, source, _origin(source), entry, stems)
+    # A copy of an earlier run outlives a later one that was skipped or has not come to it yet.
+    about = entry if entry.get("status") in ("ok", "failed") else {}
+    when = _date(about.get("started"), copy)
+    origin = _origin(source, when, about, changed=not _same_code(notebook, committed))
+    return _prepare(notebook, path.stem, source, origin, entry, stems)
+
+
+def _origin(source: str, when: str = "", about: Mapping | None = None, changed=False) -> str:
+    """The sentence at the top of a page that says whose outputs these are."""
+    about = about or {}
+    details = [f"{name} {about[name]}" for name in ("profile", "seed") if name in about]
+    if "seconds" in about:
+        details.append(f"{about['seconds']:.0f} s")
+    run = when + (f" ({', '.join(details)})" if details else "")
+    said = {
+        "run": f"Outputs of this machine’s run, {run}.",
+        "failed": f"This machine’s run of {run} stopped with an error in this notebook.",
+        "committed": "Committed outputs, from one clean run of the notebook.",
+        "none": "This notebook has no outputs yet: it has not been run here.",
+    }[source]
+    if changed:
+        said += " The notebook has changed since."
+    if about.get("profile") == "smoke":
+        said += " The smoke profile only shows that the code runs: its figures are no results."
+    return said
+
+
+def _date(started: Any, copy: Path) -> str:
+    try:
+        moment = datetime.datetime.fromisoformat(str(started))
+    except ValueError:
+        moment = datetime.datetime.fromtimestamp(copy.stat().st_mtime)
+    return f"{moment.day} {moment:%B %Y}"
+
+
+def _same_code(executed: NotebookNode, committed: NotebookNode) -> bool:
+    """Whether both hold the same code; a copy that failed holds what papermill adds, too."""
+
+    def code(notebook: NotebookNode) -> list[str]:
+        cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+        return [cell.source for cell in cells if "injected-parameters" not in _tags(cell)]
+
+    return code(executed) == code(committed)
+
+
+def _tags(cell: NotebookNode) -> list[str]:
+    return cell.metadata.get("tags", [])
+
+
+def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
+    """Number the title, put the origin under it, and drop what readers have no use for."""
+    tops = "papermill-error-cell-tag"
+    cells = [cell for cell in notebook.cells if tops not in _tags(cell)]
+    if source == "failed":
+        origin_html = f'{html.escape(origin)} <a href="#failing-cell">To the failing cell.</a>'
+    else:
+        origin_html = html.escape(origin)
+    banner = f'<p class="origin {source}">{origin_html}</p>'
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            cell.source = mend_links(cell.source, stems)
+    title = _title(cells, stem)
+    first = re.sub(r"\A\s*#[^\n]*\n?", "", cells[0].source) if _has_title(cells) else None
+    head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{banner}\n\n{first or ''}".strip())
+    head.id = "casebook-head"
+    cells = [head, *(cells[1:] if first is not None else cells)]
+    if source == "failed":
+        _mark_failing_cell(cells)
+    for cell in cells:
+        for tag in FOLDED.keys() & set(_tags(cell)):
+            cell.metadata["tags"] = [*_tags(cell), "hide-cell"]
+            cell.metadata["mystnb"] = dict.fromkeys(
+                ("code_prompt_show", "code_prompt_hide"), FOLDED[tag]
+            )
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+    language = {"name": "python", "pygments_lexer": "ipython3"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": language})
+    return Page(stem, title, notebook, source, origin, entry)
+
+
+def _has_title(cells: Sequence[NotebookNode]) -> bool:
+    return bool(cells) and cells[0].cell_type == "markdown" and cells[0].source.lstrip()[:2] == "# "
+
+
+def _title(cells: Sequence[NotebookNode], stem: str) -> str:
+    title = stem[3:].replace("_", " ")
+    if _has_title(cells):
+        title = cells[0].source.lstrip().splitlines()[0].lstrip("# ").strip()
+    number = stem[:2]
+    bare = re.sub(rf"^{number}[\s.:·]*", "", title)
+    return f"{number} · {bare}"
+
+
+def _mark_failing_cell(cells: list[NotebookNode]) -> None:
+    for position, cell in enumerate(cells):
+        if any(output.output_type == "error" for output in cell.get("outputs", [])):
+            mark = nbformat.v4.new_markdown_cell(
+                '<p class="origin failed" id="failing-cell">The run stopped here.</p>'
+            )
+            mark.id = "casebook-failed"
+            cells.insert(position, mark)
+            return
+
+
+LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def mend_links(text: str, stems: set[str]) -> str:
+    """Point links between notebooks at the pages, those into the repository at its address.
+
+    A file that has no page and no public address keeps its words and loses the link.
+    """
+
+    def mend(match: re.Match) -> str:
+        words, target, anchor = match.groups(default="")
+        name = Path(target).name
+        if name.endswith(".ipynb") and name.removesuffix(".ipynb") in stems:
+            return f"[{words}]({name}{anchor})"
+        if repository := paths.repository():
+            inside = os.path.normpath(os.path.join("notebooks", target))
+            return f"[{words}]({repository}/blob/main/{inside}{anchor})"
+        return words
+
+    return LINK.sub(mend, text)
+
+
+def headings_of(notebook: NotebookNode) -> set[str]:
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    return set(re.findall(r"^##+ +(.+?) *$", "\n".join(texts), re.MULTILINE))
+
+
+def heading_link(
+    shown_in: str, stems: Mapping[str, str], headings: Mapping[str, set[str]] | None = None
+) -> str:
+    """A correction's "41 · Heading" as a link to that heading of the notebook's page.
+
+    With `headings` (number -> those of the page), one that is not there is a link to the page.
+
+    >>> heading_link("41 · Two rewards", {"41": "41_math_rewards"})
+    '[41 · Two rewards](41_math_rewards.ipynb#two-rewards)'
+    """
+    number, _, heading = shown_in.partition(" · ")
+    if number not in stems:
+        return shown_in
+    if headings is not None and heading not in headings.get(number, ()):
+        return f"[{shown_in}]({stems[number]}.ipynb)"
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return f"[{shown_in}]({stems[number]}.ipynb#{anchor})"
+
+
+def mathml(tex: str, block: bool = False) -> str:
+    r"""A formula in TeX as MathML, which every browser draws without a script.
+
+    Raises:
+        CasebookError: the formula is not valid TeX.
+
+    >>> "<msub><mi>x</mi><mi>i</mi></msub>" in mathml("x_i")
+    True
+    """
+    from latex2mathml.converter import convert
+
+    # latex2mathml aligns only `align*`, and has no double-struck digit.
+    tex = re.sub(r"\\(begin|end)\{(align|aligned|split|gathered)\*?\}", r"\\\1{align*}", tex)
+    tex = tex.replace(r"\mathbb{1}", "𝟙").strip()
+    try:
+        return convert(tex, display="block" if block else "inline")
+    except Exception as error:  # its errors have no common base, and some are plain IndexError
+        raise CasebookError(f"this formula cannot be shown: {tex}") from error

@@ -1,0 +1,30 @@
+"""The two small tables of the README that come from claims and records."""
+
+import os
+from pathlib import Path
+
+from casebook import paths
+from casebook.case import CasebookError
+from casebook.site import results
+from casebook.site.files import write_if_changed
+
+
+def write_readme_results(readme: str | os.PathLike | None = None) -> bool:
+    """Put `claims_table` and `headlines` of `site.results` between their marks in the README.
+
+    Returns:
+        Whether it changed.
+
+    Raises:
+        CasebookError: the README lacks a mark, such as `<!-- results:begin -->`.
+    """
+    readme = Path(readme or paths.ROOT / "README.md")
+    text = readme.read_text(encoding="utf-8")
+    for name, made in (("claims", results.claims_table), ("results", results.headlines)):
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise CasebookError(f"{readme.name} needs the lines {begin} and {end}, in this order")
+        text = f"{before}{begin}\n\n{made()}\n\n{end}{after}"
+    return write_if_changed(readme, text)

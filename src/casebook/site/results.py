@@ -1,0 +1,224 @@
+"""What the records and the claims say, as Markdown: sentences and tables, each with its command.
+
+Whatever shows a figure asks whether its record is current: `records.committed` names those that
+are not, and every text here ends with these names.
+"""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from casebook import paths, records
+from casebook.case import Case, known_cases, load_case
+from casebook.stats import pool_seeds
+
+Say = Callable[[str], None]
+
+MAIN_ARM = "grpo"  # the arm whose figures a result leads with
+LABEL_ARM = "label_sft"  # its untrained base is asked for the label alone
+# The supervised controls that a result is never told without: method -> its name in a sentence.
+TAUGHT = {
+    "rejection": "fine-tuning on the base's own right answers (rejection sampling)",
+    "sft": "supervised fine-tuning on the oracle's",
+}
+# What the embedded model of a case is measured on, where it is not simply rows of the task.
+HELD_OUT = {
+    "landuse": "parcels of generated landscapes",
+    "gsm8k": "*generated* problems",
+    "math": "*generated* problems",
+}
+COUNTED = {
+    "computation": "settled by computation",
+    "citation": "settled by a published document",
+    "same model": "run with the write-up’s own model",
+    "other real model": "run with another real model",
+    "nano": "tried on the embedded model",
+    "none": "not run here",
+}
+
+
+def numbered_cases() -> list[Case]:
+    """All cases, in the order of their notebooks."""
+    return sorted(map(load_case, known_cases()), key=lambda case: case.number)
+
+
+def not_current(lines: Sequence[str]) -> str:
+    """One line of Markdown that names the records that are not current; empty where all are.
+
+    >>> not_current(["Not current. replay due: poker/nano/grpo."] * 2)
+    '*Not current. replay due: poker/nano/grpo.*'
+    """
+    return f"*{' '.join(dict.fromkeys(lines))}*" if lines else ""
+
+
+# One case
+
+
+def result(case: Case) -> str:
+    """What GRPO did to the embedded model, beside what does without it, in a few sentences."""
+    lines: list[str] = []
+    runs = records.committed(case.name, "nano", MAIN_ARM, say=lines.append)
+    if not runs:
+        return records.missing(f"casebook experiments {case.name}")
+    before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
+    told = [
+        f"**{case.title}, on the embedded model:** GRPO took strict accuracy on held-out "
+        f"{HELD_OUT.get(case.name, 'rows')}, when sampled, from {before['sampled_accuracy']} "
+        f"to **{after['sampled_accuracy']}** ({len(runs)} seeds, {_seconds(runs)} of training "
+        f"each). With greedy decoding, which shows more of what the base model could do already, "
+        f"it went from {before['greedy_accuracy']} to {after['greedy_accuracy']}."
+    ]
+    alone = records.committed(case.name, "nano", LABEL_ARM, say=lines.append)
+    if alone:
+        told.append(
+            "The same base model, untrained and asked for the label alone, is right for "
+            f"{_accuracies(alone, 'before')['greedy_accuracy']} (greedy)."
+        )
+    taught = {method: _taught(case, method, runs, lines.append) for method in TAUGHT}
+    others = [
+        f"{words} reached {_accuracies(taught[method], 'after')['sampled_accuracy']} sampled and "
+        f"{_accuracies(taught[method], 'after')['greedy_accuracy']} greedy"
+        for method, words in TAUGHT.items()
+        if taught[method]
+    ]
+    if others:
+        told.append(f"With as many completions, {_listed(others)}.")
+    return _with_note(" ".join(told), lines)
+
+
+def counted(case: Case) -> str:
+    """How many claims a case has, by evidence, as a sentence; empty where it has none."""
+    claims = records.load_claims(case.name)
+    kinds = Counter(claim["evidence"] for claim in claims)
+    parts = [f"{kinds[kind]} {words}" for kind, words in COUNTED.items() if kinds[kind]]
+    refuted = sum(claim["verdict"] == "refuted" for claim in claims)
+    return f"{len(claims)} claims: {_listed(parts)}; {refuted} refuted." if claims else ""
+
+
+def _taught(case: Case, method: str, main: Sequence[Mapping], say: Say) -> list[dict[str, Any]]:
+    """The runs of a supervised control with the main arm's prompt."""
+    runs = records.committed(case.name, "nano", method, say=say)
+    runs = [run for run in runs if run.get("config", {}).get("method") == method]
+    return [run for run in runs if _variant(run) == _variant(main[0])]
+
+
+# All cases
+
+
+def tally(cases: Sequence[Case]) -> dict[str, Counter]:
+    """How many claims of each write-up got which verdict: title -> verdict -> number."""
+    return {
+        case.title: Counter(claim["verdict"] for claim in records.load_claims(case.name))
+        for case in cases
+    }
+
+
+def claims_table() -> str:
+    """A table of `tally`, with the sums."""
+    counts = tally(numbered_cases())
+    counts["together"] = sum(counts.values(), Counter())
+    known = dict.fromkeys(verdict for kind in records.VERDICTS.values() for verdict in kind)
+    used = [verdict for verdict in known if counts["together"][verdict]]
+    lines = [f"| write-up | claims | {' | '.join(used)} |", f"| --- |{' ---: |' * (len(used) + 1)}"]
+    for title, found in counts.items():
+        cells = [title, found.total(), *(found[verdict] for verdict in used)]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def headlines() -> str:
+    """A table of greedy accuracies: each case's base, its policy, and what does without GRPO."""
+    lines = [
+        "| held-out rows | base | base, label alone | GRPO | rejection sampling "
+        "| supervised fine-tuning |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    notes: list[str] = []
+    for case in numbered_cases():
+        runs = records.committed(case.name, "nano", MAIN_ARM, say=notes.append)
+        alone = records.committed(case.name, "nano", LABEL_ARM, say=notes.append)
+        shown = [(runs, "before"), (alone, "before"), (runs, "after")]
+        shown += [(_taught(case, method, runs, notes.append), "after") for method in TAUGHT if runs]
+        if runs:
+            cells = [_accuracies(*arm)["greedy_accuracy"] if arm[0] else "–" for arm in shown]
+            rows = f", {HELD_OUT[case.name]}" if case.name in HELD_OUT else ""
+            lines.append(f"| {case.title}{rows} | {' | '.join(cells)} |")
+    if len(lines) == 2:
+        return records.missing("casebook experiments poker")
+    return _with_note("\n".join(lines), notes)
+
+
+def arms_table(case: Case) -> str:
+    """Every recorded arm of a case, with its command."""
+    lines: list[str] = []
+    runs = records.committed(case.name, "nano", say=lines.append)
+    if not runs:
+        return records.missing(f"casebook experiments {case.name}")
+    table = [
+        "| arm | seeds | strict, sampled: base → trained | strict, greedy: base → trained "
+        "| training, wall time | command |",
+        "| --- | ---: | --- | --- | ---: | --- |",
+    ]
+    for arm, group in groupby(runs, key=lambda run: run["arm"]):
+        group = list(group)
+        before, after = _accuracies(group, "before"), _accuracies(group, "after")
+        change = [f"{before[name]} → {after[name]}" for name in after]
+        asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
+        other = f" (`{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
+        table.append(
+            f"| {arm}{other} | {len(group)} | {change[0]} | {change[1]} "
+            f"| {_seconds(group)} | `casebook experiments {case.name} --arm {arm}` |"
+        )
+    seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
+    total = (
+        f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring. "
+        f"`casebook experiments {case.name} --jobs 2` makes two at a time."
+    )
+    return _with_note("\n".join([*table, "", total]), lines)
+
+
+def benchmarks_table() -> str:
+    """The recorded benchmarks, with the command of each; empty where there are none."""
+    lines = ["| benchmark | figure | command |", "| --- | ---: | --- |"]
+    for path in sorted((paths.RESULTS / "benchmarks").glob("*.json")):
+        made_by = f"`python benchmarks/{path.stem}.py --output results/benchmarks/{path.name}`"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        lines += [f"| {name} | {value} | {made_by} |" for name, value in _numbers(content)]
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _with_note(text: str, lines: Sequence[str]) -> str:
+    return "\n\n".join(part for part in (text, not_current(lines)) if part)
+
+
+def _variant(run: Mapping[str, Any]) -> str | None:
+    return run.get("config", {}).get("variant")
+
+
+def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
+    """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
+    names = ("sampled_accuracy", "greedy_accuracy")
+    return {
+        name: records.figure_text(pool_seeds([run[when][name] for run in runs])) for name in names
+    }
+
+
+def _seconds(runs: Sequence[Mapping]) -> str:
+    return f"{statistics.mean(run['train_seconds'] for run in runs):.0f} s"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+def _numbers(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """The figures of a benchmark's record with their names: what is not about how it was made."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            if key not in ("provenance", "repeats"):
+                yield from _numbers(value, f"{name} {key}".replace("_", " ").strip())
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield name, f"{float(f'{content:.3g}'):,.0f}" if abs(content) >= 100 else f"{content:.3g}"

@@ -1,0 +1,41 @@
+"""TRL's trainer on completions that keep to a constraint."""
+
+from trl import GRPOTrainer
+
+from casebook.models.decoding import Constraint, constrained, constrained_generation
+
+
+class ConstrainedTrainer(GRPOTrainer):
+    """GRPO on completions that keep to a constraint.
+
+    TRL's trainer knows none: it would sample freely, and score what was sampled by the whole
+    softmax. Here it samples under the constraint; with `score_constrained`, log-probabilities and
+    entropies are those of the distribution that was sampled from.
+    """
+
+    def __init__(self, *args, constraint: Constraint, score_constrained: bool, **kwargs):
+        self.constraint, self.score_constrained = constraint, score_constrained
+        super().__init__(*args, **kwargs)
+
+    def _generate_single_turn(self, *args, **kwargs):
+        with constrained_generation(self.model, self.constraint):
+            return super()._generate_single_turn(*args, **kwargs)
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+    ):
+        if not self.score_constrained:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+            )
+        logits = model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            logits_to_keep=logits_to_keep + 1,
+            use_cache=False,
+        ).logits[:, :-1]
+        completion_ids = input_ids[:, -logits_to_keep:]
+        logits = constrained(logits / self.temperature, completion_ids, self.constraint)
+        logps = logits.log_softmax(-1)
+        chosen = logps.gather(-1, completion_ids.unsqueeze(-1)).squeeze(-1)
+        return chosen, -(logps.exp() * logps).sum(-1), None

@@ -1,0 +1,39 @@
+"""What a run folder remembers of what made it, so that nothing else goes on with it."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from casebook.case import CasebookError
+from casebook.records.files import read_json, write_json
+from casebook.records.identity import digest, input_files, loaded_modules, module_hashes
+from casebook.training.config import Config
+
+# Seeds, and what only concerns logging: the runs of one arm share everything else.
+NOT_OF_THE_ARM = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
+
+
+def settings_mark(config: Config, left_out: Collection[str] = NOT_OF_THE_ARM) -> str:
+    """A hash of a training's settings without those left out: 16 hexadecimal digits."""
+    return digest({name: v for name, v in config.settings.items() if name not in left_out})
+
+
+def write_origin(path: Path, config: Config) -> None:
+    """Write down the code, weights and data that a run starts with."""
+    write_json(path, {"code": module_hashes(loaded_modules()), "files": _files(config)})
+
+
+def check_origin(path: Path, config: Config) -> None:
+    """Raise a `CasebookError` that names what changed since `write_origin`."""
+    then = read_json(path)
+    now = {"code": module_hashes(then["code"]), "files": _files(config)}
+    for kind, named in then.items():
+        for name, mark in named.items():
+            if now[kind].get(name) != mark:
+                raise CasebookError(
+                    f"the run in {path.parent} was made by other code, data or weights ({name} "
+                    "has changed): name another folder"
+                )
+
+
+def _files(config: Config) -> dict[str, str]:
+    return input_files({"case": config.settings["case"], "config": config.settings})

@@ -1,0 +1,40 @@
+"""A reward that looks at the policy itself: the KL of the poker write-up."""
+
+from typing import Any
+
+from casebook.case import CasebookError
+from casebook.evaluation import token_logps
+
+KL_PENALTY = "kl_penalty"  # the one reward that looks at the policy instead of what it wrote
+
+
+class KlPenalty:
+    """The poker write-up's KL inside the reward: minus the mean k1 estimate, in nats a token.
+
+    k1 = log policy - log base on the policy's own tokens (Schulman 2020): unbiased, and negative
+    half of the time. Its weight in `reward_weights` is the write-up's beta. It needs the policy
+    itself, which `bind` hands over once there is one.
+    """
+
+    def __init__(self):
+        self.__name__ = KL_PENALTY
+        self.model = self.tokenizer = None
+
+    def bind(self, model: Any, tokenizer: Any) -> None:
+        """Take the policy, an adapter on its base, and the tokenizer."""
+        self.model, self.tokenizer = model, tokenizer
+
+    def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
+        if self.model is None:
+            raise CasebookError(f"{KL_PENALTY} is bound to no policy")
+        if not all(isinstance(prompt, str) for prompt in prompts):
+            raise CasebookError(f"{KL_PENALTY} reads plain prompts, not lists of messages")
+        batch = [
+            (self.tokenizer(prompt).input_ids, ids)
+            for prompt, ids in zip(prompts, completion_ids, strict=True)
+        ]
+        policy, mask = token_logps(self.model, batch)
+        with self.model.disable_adapter():
+            base, _ = token_logps(self.model, batch)
+        k1 = ((policy - base) * mask).sum(1) / mask.sum(1)
+        return (-k1).tolist()

@@ -1,0 +1,202 @@
+"""What a training leaves in its folder while it goes on: metrics, evaluations, completions."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from transformers import TrainerCallback
+
+from casebook.case import load_case
+from casebook.detectors import RunWatch
+from casebook.evaluation import evaluate
+from casebook.training.config import Config
+from casebook.training.progress import Progress
+from casebook.training.run import Run, read_lines
+
+CURVE, CURVE_WINDOW = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl"), 8
+WATCH_EVERY = 8  # steps between two looks of the detectors
+
+
+class CompletionLog:
+    """Keeps what the policy wrote at a step: TRL's own file is overwritten by evaluations.
+
+    It stands between trainer and rewards: each reward function is wrapped, and the values of
+    one batch are put together when the last one has been called.
+    """
+
+    def __init__(self, config: Config, folder: Path, eos_token_id: int):
+        self.case = load_case(config.case)
+        self.variant = config.variant
+        self.every = config.completions_every
+        self.folder = folder
+        self.eos_token_id = eos_token_id
+        self.weights = dict(
+            zip(
+                config.reward_funcs,
+                config.reward_weights or [1.0] * len(config.reward_funcs),
+                strict=True,
+            )
+        )
+        self.group_size = config.num_generations
+        self.scale = config.scale_rewards
+        self.last_step = config.max_steps
+        self.values: dict[str, list[float]] = {}
+
+    def wrap(self, functions: list[Callable]) -> list[Callable]:
+        """The same reward functions, under the same names, with this log listening."""
+        return [self._wrap(function) for function in functions]
+
+    def _wrap(self, function: Callable) -> Callable:
+        name = function.__name__
+
+        def reward(prompts, completions, completion_ids, trainer_state, **columns):
+            values = function(
+                prompts=prompts,
+                completions=completions,
+                completion_ids=completion_ids,
+                **columns,
+            )
+            self.values[name] = values
+            step = trainer_state.global_step + 1
+            if len(self.values) == len(self.weights):
+                if step == 1 or step == self.last_step or step % self.every == 0:
+                    self.write(step, prompts, completions, completion_ids, columns["answer"])
+                self.values = {}
+            return values
+
+        reward.__name__ = name
+        return reward
+
+    def write(self, step, prompts, completions, completion_ids, answers) -> None:
+        """Write one step's completions with grades, reward parts, reward and advantage."""
+        grades = [
+            self.case.grade(completion, answer, variant=self.variant)
+            for completion, answer in zip(completions, answers, strict=True)
+        ]
+        table = pd.DataFrame(
+            {
+                "step": step,
+                "prompt": [text_of(prompt) for prompt in prompts],
+                "answer": answers,
+                "completion": [text_of(completion) for completion in completions],
+                "tokens": [len(ids) for ids in completion_ids],
+                "truncated": [ids[-1:] != [self.eos_token_id] for ids in completion_ids],
+                "well_formed": [grade.well_formed for grade in grades],
+                "extracted": [grade.answer for grade in grades],
+                "correct": [grade.correct for grade in grades],
+                "strict": [grade.strict for grade in grades],
+            }
+        )
+        for name, values in self.values.items():
+            table[f"reward/{name}"] = values
+        table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
+        groups = table["reward"].groupby(table.index // self.group_size)
+        centred = table["reward"] - groups.transform("mean")
+        spread = {"group": groups.transform("std"), "batch": table["reward"].std(), "none": 1.0}
+        table["advantage"] = centred / (spread[self.scale] + 1e-4 * (self.scale != "none"))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / "part"
+        table.to_parquet(part, index=False)
+        os.replace(part, self.folder / f"train_{step:05d}.parquet")
+
+
+class WatchCallback(TrainerCallback):
+    """Warns of what `casebook.detectors` see in a run, each of them once.
+
+    Args:
+        run: the run's folder.
+        settings: what was asked for.
+        say: called with each warning.
+    """
+
+    def __init__(self, run: Run, settings: Mapping[str, Any], say: Callable[[str], None] = print):
+        self.run, self.watch, self.say = run, RunWatch(settings), say
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if state.global_step % WATCH_EVERY == 0:
+            metrics = pd.concat([self.run.metrics(), self.run.validation()], ignore_index=True)
+            for finding in self.watch.look(metrics, self.run.completions()):
+                self.say(f"step {state.global_step}: {finding.message} {finding.advice}")
+
+
+class RunCallback(TrainerCallback):
+    """Writes metrics, shows progress, evaluates held-out rows on schedule."""
+
+    def __init__(self, run: Run, config: Config, tokenizer: Any, progress: Progress):
+        self.run, self.config, self.tokenizer, self.progress = run, config, tokenizer, progress
+        self.seconds_before = max(
+            (line["seconds"] for line in read_lines(run.path / "metrics.jsonl")), default=0.0
+        )
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        self.started = time.perf_counter()
+        self.progress.start(state.global_step, state.max_steps)
+        if state.global_step == 0:
+            self._evaluate(0, model)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if logs and "loss" in logs:
+            self._append("train", state.global_step, logs)
+            self.progress.update(state.global_step, logs)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        every = self.config.evaluate_every
+        if every and (state.global_step % every == 0 or state.global_step == state.max_steps):
+            self._evaluate(state.global_step, model)
+
+    def on_save(self, args, state, control, **kwargs):
+        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        (checkpoint / "whole").touch()  # written last: without it, a kill came in between
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.progress.finish()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the training so far, over all its resumptions."""
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def _evaluate(self, step: int, model: Any) -> None:
+        config = self.config
+        if not config.evaluate_every:
+            return
+        evaluation = evaluate(
+            model,
+            self.tokenizer,
+            config.case,
+            split="validation",
+            profile=config.profile,
+            limit=config.evaluate_rows,
+            samples=1,
+            variant=config.variant,
+            drift=True,
+            settings=config.settings,
+        )
+        summary = evaluation.summary()
+        figures = {
+            name: figure["value"] if isinstance(figure, dict) else figure
+            for name, figure in summary.items()
+            if isinstance(figure, float) or (isinstance(figure, dict) and "value" in figure)
+        }
+        self._append("validation", step, figures)
+        self.progress.note(step, figures)
+
+    def _append(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
+        line = {"kind": kind, **figures, "step": step, "seconds": round(self.seconds, 3)}
+        with open(self.run.path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def curve(metrics: pd.DataFrame) -> dict[str, list[float]]:
+    """What a record keeps of the logged steps: means over windows of CURVE_WINDOW."""
+    windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
+    columns = {n: windows[n].mean().round(4).tolist() for n in CURVE if n in metrics}
+    return {"step": windows["step"].max().tolist(), **columns}
+
+
+def text_of(message: Any) -> str:
+    return message if isinstance(message, str) else "\n".join(m["content"] for m in message)

@@ -1,0 +1,278 @@
+"""One training: a YAML file becomes a `GRPOTrainer`, and leaves a run folder behind.
+
+    <runs>/<case>/<profile>/<run id>/
+        config.yaml                       what was asked for, overrides included
+        metrics.jsonl                     one line for each logged step and each evaluation
+        completions/train_00010.parquet   what the policy wrote at that step, and its rewards
+        checkpoints/                      the last two, for `resume`
+        adapter/                          the trained adapter, in safetensors
+        record.json                       what was measured, before and after
+
+A kill or a full disk costs the steps since the last checkpoint and nothing else: metrics are
+appended line by line, every other file is written beside its place and then moved there.
+"""
+
+import contextlib
+import gc
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from safetensors import SafetensorError
+from transformers import PrinterCallback, TrainerState, set_seed
+from trl import GRPOTrainer
+
+from casebook import grpo, models
+from casebook.case import CasebookError, load_case
+from casebook.models import load_policy, load_saved, save_policy
+from casebook.models.decoding import constraint_for
+from casebook.records import provenance, write_json
+from casebook.records.identity import digest, loaded_modules, module_hashes
+from casebook.training import supervised
+from casebook.training.config import PLAIN, Config, reward_functions
+from casebook.training.constrained import ConstrainedTrainer
+from casebook.training.kl_penalty import KlPenalty
+from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
+from casebook.training.measure import measure_base, measure_test
+from casebook.training.progress import Progress
+from casebook.training.run import Run, default_folder, prepare
+
+# How a full disk reads in the words of Python, torch and safetensors.
+DISK_TROUBLE = ("No space left", "File too large", "Disk quota", "failed writing file")
+
+
+def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
+    """Train, and measure before and after on the test split.
+
+    Args:
+        config: from `read_config`.
+        output: the run folder; by default `<runs>/<case>/<profile>/seed<k>-<mark>`.
+        resume: go on from the last whole checkpoint; a finished run is returned as it is, and
+            an empty folder is simply begun.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        CasebookError: the folder holds another run, or the disk is full.
+    """
+    run = Run(Path(output) if output else default_folder(config))
+    try:
+        return _train(run, config) if prepare(run, config, resume) else run
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not any(sign in str(error) for sign in DISK_TROUBLE):
+            raise
+        raise CasebookError(
+            f"the run stopped, nothing more can be written: {str(error).splitlines()[0]}. What "
+            f"was written so far stays in {run.path}; make room, then go on with --resume"
+        ) from error
+
+
+def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
+    """The training rows, and how many were dropped because their prompt leaves no room."""
+    case = load_case(config.case)
+    rows = case.load("train", config.profile, config.seed, config.variant)
+    if config.train_limit:
+        rows = rows.select(range(min(config.train_limit, len(rows))))
+    room = config.max_seq_length - config.max_completion_length
+
+    def fits(row: dict[str, Any]) -> bool:
+        prompt = row["prompt"]
+        if isinstance(prompt, str):
+            return len(tokenizer(prompt).input_ids) <= room
+        text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        return len(tokenizer(text, add_special_tokens=False).input_ids) <= room
+
+    kept = rows.filter(fits)
+    if not len(kept):
+        raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
+    return kept, len(rows) - len(kept)
+
+
+def _train(run: Run, config: Config) -> Run:
+    if "wandb" in (config.report_to or []):
+        os.environ.setdefault("WANDB_MODE", "offline")  # nobody's login is waited for
+        os.environ.setdefault("WANDB_DIR", str(run.path))
+    model, tokenizer, rows, dropped = _beginning(config)
+    progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
+    if dropped:
+        progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
+    callback = RunCallback(run, config, tokenizer, progress)
+    samples = _fit(run, config, model, tokenizer, rows, callback)
+    part = run.path / "adapter.part"
+    save_policy(model, tokenizer, part, config.settings)
+    shutil.rmtree(run.adapter, ignore_errors=True)
+    os.replace(part, run.adapter)
+
+    train_seconds = callback.seconds
+    metrics, validation = run.metrics(), run.validation()
+    progress.say("measuring before and after on the test rows")
+    del model
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing without a GPU
+    measuring = time.perf_counter()
+    before = measure_base(config)
+    modules = loaded_modules()
+    after = measure_test(config, *load_saved(run.adapter)[:2])
+    if "kl_from_base" in validation:
+        after["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
+    write_json(
+        run.path / "record.json",
+        {
+            "case": config.case,
+            "profile": config.profile,
+            "arm": None,
+            "seed": config.seed,
+            "config": config.settings,
+            "code": {"modules": modules, "digest": digest(module_hashes(modules))},
+            "provenance": provenance(),
+            "steps": int(metrics["step"].max()),
+            "rows_dropped": dropped,
+            **samples,
+            "train_seconds": round(train_seconds, 1),
+            "measure_seconds": round(time.perf_counter() - measuring, 1),
+            "samples_per_second": round(samples["samples"] / train_seconds, 2),
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "curve": curve(metrics),
+            "validation": validation.round(4).to_dict("list"),
+            "adapter_largest_change": models.largest_change(run.adapter),
+            "before": before,
+            "after": after,
+        },
+    )
+    return run
+
+
+def first_steps(config: Config, output: Path, steps: int) -> Run:
+    """The first steps of a training, by the schedule of the whole; nothing is saved or measured.
+
+    A rejection sampling writes all of its completions first, as it does when it is whole: which
+    are accepted decides what the first steps see.
+
+    Returns:
+        The run folder, with the metrics of these steps and what was evaluated on the way.
+    """
+    run = Run(Path(output))
+    prepare(run, config, resume=False)
+    model, tokenizer, rows, _ = _beginning(config)
+    callback = _FirstSteps(run, config, tokenizer, steps)
+    with contextlib.suppress(_Enough):
+        _fit(run, config, model, tokenizer, rows, callback)
+    return run
+
+
+class _Enough(Exception):
+    """Ends a training from inside a callback."""
+
+
+class _Quiet(Progress):
+    """Shows nothing."""
+
+    def start(self, *args) -> None: ...
+
+    update = note = finish = say = start
+
+
+class _FirstSteps(RunCallback):
+    """A silent callback that ends the training when so many steps are logged."""
+
+    def __init__(self, run: Run, config: Config, tokenizer: Any, steps: int):
+        super().__init__(run, config, tokenizer, _Quiet(""))
+        self.steps = steps
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        super().on_log(args, state, control, logs=logs, **kwargs)
+        if logs and "loss" in logs and state.global_step >= self.steps:
+            raise _Enough
+
+
+def _beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
+    """Policy, tokenizer, training rows and how many were dropped, with the seed set."""
+    seed = config.seed
+    set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
+    model, tokenizer = load_policy(config.case, config.profile, seed=seed, settings=config.settings)
+    return model, tokenizer, *training_rows(config, tokenizer)
+
+
+def _fit(
+    run: Run, config: Config, model: Any, tokenizer: Any, rows: Dataset, callback: RunCallback
+) -> dict[str, int]:
+    """Train by the method asked for; how many completions it took."""
+    arguments = config.trainer_arguments(run.path / "checkpoints")
+    samples = config.max_steps * config.per_device_train_batch_size
+    samples *= config.gradient_accumulation_steps
+    method, callbacks = config.method, [callback, WatchCallback(run, config.settings)]
+    if method in PLAIN:
+        _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
+        return {"samples": samples}
+    more = {}
+    if method == "grpo":
+        trainer = _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
+    else:
+        if method == "sft":
+            texts = supervised.taught(config.case, rows, config.variant)
+        else:
+            started = time.perf_counter()
+            prompts = samples // config.num_generations
+            shuffled = rows.shuffle(config.seed)
+            asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
+            texts = supervised.accepted(model, tokenizer, config.case, asked, config.settings)
+            callback.seconds_before += time.perf_counter() - started
+            more = {"accepted": len(texts)}
+        longest = config.max_seq_length
+        trainer = supervised.trainer(model, tokenizer, texts, arguments, callbacks, longest)
+    trainer.remove_callback(PrinterCallback)
+    checkpoint = run.checkpoint()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return {"samples": samples, **more}
+
+
+def _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
+    labels = load_case(config.case).labels
+    rule = constraint_for(config.constraint, labels, tokenizer)
+    kind, more = GRPOTrainer, {}
+    if rule:
+        kind = ConstrainedTrainer
+        more = {"constraint": rule, "score_constrained": config.score_constrained}
+    return kind(
+        model=model,
+        reward_funcs=_logged_rewards(run, config, model, tokenizer),
+        args=arguments,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks,
+        **more,
+    )
+
+
+def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> None:
+    state = TrainerState(max_steps=config.max_steps)
+
+    def log(step: int, metrics: Mapping[str, float]) -> None:
+        state.global_step = step
+        for callback in callbacks:
+            callback.on_log(arguments, state, None, logs=metrics)
+            callback.on_step_end(arguments, state, None, model=model)
+
+    weights = config.reward_weights or [1.0] * len(config.reward_funcs)
+    rewards = zip(_logged_rewards(run, config, model, tokenizer), weights, strict=True)
+    for callback in callbacks:
+        callback.on_train_begin(arguments, state, None, model=model)
+    grpo.train(model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.method], log)
+    for callback in callbacks:
+        callback.on_train_end(arguments, state, None)
+
+
+def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
+    functions = reward_functions(config)
+    for function in functions:
+        if isinstance(function, KlPenalty):
+            function.bind(model, tokenizer)
+    return CompletionLog(config, run.path / "completions", tokenizer.eos_token_id).wrap(functions)

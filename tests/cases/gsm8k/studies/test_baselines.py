@@ -1,0 +1,164 @@
+"""Bounds that follow from the source's tables, and guesses that need no model."""
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from casebook.case import CasebookError
+from casebook.cases.gsm8k.studies import baselines
+from casebook.records import problems
+
+
+@pytest.mark.parametrize(
+    ("question", "numbers"),
+    [
+        ("A robe takes 2 bolts and half of that.", ["2", "0.5"]),
+        ("It costs $1,200.50, not 1200.", ["1200.50", "1200"]),
+        ("Twice three is less than 12,34.", ["2", "3", "12", "34"]),
+        ("Someone phoned none.", []),
+        ("", []),
+    ],
+)
+def test_numbers_of_a_question(question, numbers):
+    assert baselines.question_numbers(question) == [Decimal(n) for n in numbers]
+
+
+def test_a_rule_needs_a_number():
+    assert baselines.guess("product", "How many?") is None
+    assert baselines.rule_hits("product", ["How many?"], ["3"]) == [False]
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        ("first number", "3"),
+        ("last number", "5"),
+        ("largest", "5"),
+        ("smallest", "2"),
+        ("sum", "10"),
+        ("product", "30"),
+        ("product of the first two", "6"),
+        ("product of the last two", "10"),
+        ("sum of the first two", "5"),
+        ("first less the others", "-4"),
+        ("largest less the others", "0"),
+        ("largest over smallest", "2.5"),
+        ("first two multiplied, others added", "11"),
+    ],
+)
+def test_rules(rule, answer):
+    assert baselines.guess(rule, "3 pens, 2 boxes, 5 friends") == Decimal(answer)
+
+
+@given(st.text() | st.from_regex(r"[0-9., half]{0,40}", fullmatch=True))
+def test_no_question_breaks_a_rule(question):
+    for rule in baselines.RULES:
+        guess = baselines.guess(rule, question)
+        assert guess is None or guess.is_finite()
+
+
+def test_every_rule_is_tried_by_hand():
+    tried = [mark for mark in test_rules.pytestmark if mark.name == "parametrize"]
+    assert {row[0] for row in tried[0].args[1]} == set(baselines.RULES)
+
+
+@given(st.integers(1, 400), st.data())
+def test_the_size_that_made_a_table_is_always_possible(n, data):
+    values = {
+        name: round(most * data.draw(st.integers(0, n)) / n, 3)
+        for name, (_, _, most) in baselines.TABLE.items()
+    }
+    assert n in baselines.possible_sizes(values, [n])
+
+
+def test_both_tables_fit_the_half_rounded_down_and_not_up():
+    sizes = range(650, 670)
+    fitting = [
+        set(baselines.possible_sizes({k: v[i] for k, v in baselines.TABLE.items()}, sizes))
+        for i in (0, 1)
+    ]
+    assert baselines.HALF == 659
+    assert 659 in fitting[0] & fitting[1]
+    assert 660 not in fitting[0]
+
+
+def test_counts_give_the_table_back():
+    for i in (0, 1):
+        for name, count in baselines.counts(i).items():
+            assert round(baselines.TABLE[name][2] * count / 659, 3) == baselines.TABLE[name][i]
+
+
+def test_no_way_of_writing_right_answers_has_all_maxima():
+    golds = ["1,600", "-3", "42", "7"]
+    most = baselines.most_possible(golds)
+    assert most["as the data has it"] == {
+        "hard correctness": 1.0,
+        "soft correctness": 0.5,
+        "integer": 0.25,
+        "soft format": 0.5,
+        "strict format": 0.5,
+    }
+    assert most["in digits"]["hard correctness"] == 0.75
+    assert most["in digits"]["integer"] == 0.375
+
+
+def test_of_rows_chooses_in_training_and_judges_on_test():
+    train = pd.DataFrame(
+        {"question": ["2 and 3", "4 and 5", "1 and 9"], "answer": ["6", "20", "20"]}
+    )
+    test = pd.DataFrame(
+        {"question": ["2 and 3", "7 and 8"], "answer": ["5", "15"], "steps": [1, 2]}
+    )
+    found = baselines.of_rows(train, test)
+    assert found["constant"]["answer"] == "20"
+    assert found["constant"]["train"]["value"] == pytest.approx(2 / 3, abs=1e-6)
+    assert found["constant"]["test"]["value"] == 0
+    assert found["best"] == "product"
+    assert found["rules"]["sum"]["test"]["value"] == 1
+    assert found["best_by_steps"]["2"]["value"] == 0
+    assert found["steps"] == {"1": 1, "2": 1}
+
+
+def test_a_vote():
+    assert baselines.majority(["3", "4", "4"]) == "4"
+    assert baselines.majority(["3", "4", "4", "3"]) == "3"
+    assert baselines.majority([None, None, "4"]) == "4"
+    assert baselines.majority([None]) is None
+    assert baselines.majority([]) is None
+
+
+def test_votes_use_every_sample_at_most_once():
+    answers = [["3", "4", "4", "3", "3"], [None, None, "3", None, None]]
+    assert baselines.majority_at_k(answers, ["4", "3"], 1).tolist() == [0.4, 0.2]
+    assert baselines.majority_at_k(answers, ["3", "3"], 2).tolist() == [0.5, 0.5]
+    assert baselines.majority_at_k(answers, ["3", "3"], 5).tolist() == [1.0, 1.0]
+    for k in (0, 6):
+        with pytest.raises(CasebookError, match="samples = 5"):
+            baselines.majority_at_k(answers, ["4", "3"], k)
+
+
+def test_shot_lengths_count_the_first_examples():
+    train = pd.DataFrame({"question": ["a b", "c"], "answer": ["d <<1+1=2>> e #### 2", "f #### 3"]})
+    found = baselines.shot_lengths(train, (0, 1, 2))
+    assert [found[str(n)]["words"] for n in (0, 1, 2)] == [0, 6, 10]
+    assert found["question"]["words"] == np.median([2, 1])
+
+
+def test_the_record_was_made_by_the_code_that_is_here():
+    assert json.loads(baselines.RECORD.read_text())["code"] == baselines.code_mark()
+
+
+def test_the_record_is_what_the_real_problems_give():
+    if not problems.available("gsm8k"):
+        pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
+    kept = json.loads(baselines.RECORD.read_text())
+    made = json.loads(json.dumps(baselines.describe()))
+    for part in (kept, made):
+        for split in part["provenance"].values():
+            del split["source"]  # the hub's copy gives the same figures
+    assert kept == made

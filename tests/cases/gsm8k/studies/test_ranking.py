@@ -1,0 +1,171 @@
+"""Completions made rightly and wrongly, and how often a reward turns two of them around."""
+
+import json
+
+import pytest
+
+from casebook import CasebookError
+from casebook.cases.gsm8k import rewards
+from casebook.cases.gsm8k.studies import ranking
+from casebook.cases.gsm8k.studies.ranking import (
+    DEFECTS,
+    PARTS,
+    WAYS,
+    defects,
+    limits,
+    merits,
+    payments,
+    read_record,
+    readings,
+    rendered,
+    study,
+    wrong_pairs,
+)
+from casebook.records import problems
+
+SOLUTION = "3 boxes hold 3*4=<<3*4=12>>12 pens.\nWith 5 more he has 12+5=<<12+5=17>>17.\n#### 17"
+
+
+def row(answer="17", gold=None, solution=SOLUTION):
+    return {"answer": answer, "gold": gold or answer, "solution": solution}
+
+
+ROWS = [row(), row("1600", "1,600", "20*80=<<20*80=1600>>1,600\n#### 1,600"), row("0"), row("-5")]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return rendered(ROWS)
+
+
+def test_every_problem_is_written_in_every_way_that_applies(table):
+    ways = table.groupby("problem")["way"].apply(set)
+    assert ways[0] == set(WAYS) - {"commas"}
+    assert ways[1] == set(WAYS)
+    assert ways[2] == ways[3] == set(WAYS) - {"commas", "equation"}
+
+
+def test_what_is_said_of_a_way_is_what_the_grade_says(table):
+    for one in table.itertuples():
+        got = rewards.grade(one.completion, one.answer)
+        assert got.well_formed == (one.plain and one.form), one.way
+        if one.way not in ("two answers", "restated"):
+            assert got.correct == one.right, one.way
+
+
+def test_calculator_notes_are_no_part_of_a_completion(table):
+    assert not table["completion"].str.contains("<<").any()
+
+
+def test_fixed_parts_order_every_pair_as_they_are_meant_to(table):
+    paid, merit = payments(table, "fixed"), merits(table)
+    for part in PARTS:
+        found = wrong_pairs(paid[part], merit[part], table["problem"])
+        assert (found["reversed"], found["level"]) == (0.0, 0.0), part
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_published_parts_do_not(table, part):
+    found = wrong_pairs(
+        payments(table, "as_published")[part], merits(table)[part], table["problem"]
+    )
+    assert found["reversed"] + found["level"] > 0
+
+
+def test_unsloth_has_no_soft_correctness(table):
+    assert set(PARTS) - set(payments(table, "unsloth")) == {"soft_correctness"}
+
+
+def test_every_defect_is_seen_and_mended(table):
+    found = defects(table)
+    assert list(found.index) == list(DEFECTS)
+    assert (found["problems"] > 0).all()
+    assert (found["reversed"] + found["level"] > 0.7).all()
+    assert (found["fixed"] == 0).all()
+
+
+def test_defects_that_need_a_certain_gold_answer_say_when_there_is_none():
+    found = defects(rendered([row()]))
+    without = found[found["problems"] == 0]
+    assert list(without.index) == [
+        "a comma stays in the gold",
+        "no digit is a 0",
+        "isdigit, not a number",
+    ]
+    assert without[["reversed", "level", "fixed"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("paid", "merit", "groups", "expected"),
+    [
+        ([1, 0], [1, 0], "aa", (1, 0.0, 0.0)),
+        ([0, 1], [1, 0], "aa", (1, 1.0, 0.0)),
+        ([1, 1], [1, 0], "aa", (1, 0.0, 1.0)),
+        ([1, 0], [1, 1], "aa", (0, 0.0, 0.0)),  # nothing to tell apart
+        ([0, 1], [1, 0], "ab", (0, 0.0, 0.0)),  # not in one group
+        ([1, 1 + 1e-9, 2], [2, 1, 0], "aaa", (3, 2 / 3, 1 / 3)),
+        ([], [], "", (0, 0.0, 0.0)),
+    ],
+)
+def test_pairs_by_hand(paid, merit, groups, expected):
+    found = wrong_pairs(paid, merit, list(groups))
+    assert (found["pairs"], found["reversed"], found["level"]) == pytest.approx(expected)
+
+
+def test_limits_of_gold_answers():
+    found = limits(["17", "1,600", "-5", "0"])
+    assert found["soft_correctness"] == found["all four points"] == 0.5
+    assert (found["with a comma"], found["negative"], found["zero"]) == (1, 1, 1)
+
+
+def test_readings_of_a_solution_whole_and_cut():
+    found = readings([SOLUTION, "He has 7, not 8.\n#### 7", "No number.\n#### 7"])
+    assert found == {"solutions": 3, "right": 3, "cut": 1, "cut, last": 1, "cut, first": 1}
+
+
+def test_a_study_is_plain_numbers_under_the_names_a_page_asks_for():
+    found = json.loads(json.dumps(study(ROWS)))
+    assert found["completions"] == sum(found["ways"].values())
+    for form in rewards.FORMS:
+        assert set(found[form]) == {"mean", "pairs", "correlation"}
+    assert "sum" in found["fixed"]["pairs"]
+
+
+def test_generated_problems_can_be_studied():
+    assert len(ranking.rows(real=False, limit=7)) == 7
+
+
+def test_real_problems_that_are_not_there_are_not_replaced(monkeypatch):
+    monkeypatch.delenv(problems.VARIABLE, raising=False)
+    with pytest.raises(CasebookError, match=problems.VARIABLE):
+        ranking.rows(real=True)
+
+
+# The committed record
+
+
+def test_the_record_is_of_the_real_problems_and_of_this_code():
+    found = read_record()
+    assert [source["rows"] for source in found["provenance"]] == [7473, 1319]
+    assert all(source["checksum"] for source in found["provenance"])
+    assert found["code"] == ranking.code_mark()
+    assert found["readings"]["right"] == found["readings"]["solutions"] == 8792
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"defects": {}}'])
+def test_a_record_that_is_not_there_or_not_whole_is_named(tmp_path, content):
+    path = tmp_path / "rewards.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(CasebookError, match=r"no record of the real problems .*ranking makes it"):
+        read_record(path)
+
+
+def test_the_record_comes_out_the_same_from_the_real_problems():
+    if not problems.available("gsm8k"):
+        pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
+    again = study(ranking.rows(real=True))
+    kept = read_record()
+    assert again["ways"] == kept["ways"]
+    assert again["defects"] == kept["defects"]
+    assert again["fixed"]["pairs"] == kept["fixed"]["pairs"]

@@ -1,0 +1,417 @@
+"""Signs of gibberish: what each sees, what each misses, and when an alarm came first."""
+
+import json
+import math
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from casebook.case import CasebookError
+from casebook.cases.math.studies import gibberish
+from casebook.cases.math.studies.gibberish import (
+    SIGNS,
+    Lead,
+    Rule,
+    broken_latex,
+    excerpts,
+    healthy_range,
+    latex_fault,
+    lead_time,
+    ngrams,
+    of_run,
+    of_texts,
+    one_text,
+    pieces,
+    recorded,
+    repetition,
+    surprise,
+    unseen,
+)
+from casebook.training import Run
+
+CORPUS = ["the sum of 3 and 4 is 7", "so x = 5 and the answer is 12"]
+SALAD = "answer of is the 7 sum so x and ="
+KNOWN = {n: ngrams(CORPUS, n) for n in (1, 2)}
+
+texts = st.text() | st.text(alphabet="\\fracsqrtboxed{}$[] 12\n")
+
+
+def test_loading_the_case_does_not_load_the_signs():
+    code = (
+        "import sys; from casebook.case import load_case; load_case('math'); "
+        "sys.exit('casebook.cases.math.studies.gibberish' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Signs in texts
+
+
+@given(texts)
+def test_every_sign_of_a_text_is_a_share(text):
+    for known in KNOWN.values():
+        assert 0 <= unseen([text], known)[0] <= 1
+    assert 0 <= repetition([text])[0] <= 1
+    assert broken_latex([text])[0] in (0.0, 1.0)
+    assert one_text([text]) == 1.0
+
+
+@given(texts)
+def test_nothing_a_corpus_holds_is_unknown_to_it(text):
+    for n in (1, 2, 3):
+        known = ngrams([text], n)
+        if known:
+            assert unseen([text], known)[0] == 0.0
+
+
+def test_salad_of_known_words_is_seen_by_pairs_only():
+    assert unseen([SALAD], KNOWN[1]).tolist() == [0.0]
+    assert unseen([SALAD], KNOWN[2])[0] > 0.8
+
+
+def test_a_new_number_is_not_gibberish():
+    assert unseen(["the sum of 30 and 41 is 71"], KNOWN[2]).tolist() == [0.0]
+
+
+def test_pieces_of_words_are_unknown_words():
+    assert unseen(["the summing renegotusterity"], KNOWN[1])[0] == pytest.approx(2 / 3)
+
+
+def test_text_that_is_too_short_has_nothing_unknown():
+    assert unseen(["", "zebra"], KNOWN[2]).tolist() == [0.0, 0.0]
+
+
+def test_nothing_known_is_an_error():
+    with pytest.raises(CasebookError, match="nothing is known"):
+        unseen(["x"], frozenset())
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
+def test_ngrams_of_no_length_are_refused(n):
+    with pytest.raises(CasebookError, match="whole number"):
+        ngrams(CORPUS, n)
+
+
+def test_pieces_know_tags_commands_and_numbers():
+    assert pieces("<think>\n3x=15") == ["<think>", "0", "x", "=", "0"]
+    assert pieces(r"\boxed{-\sqrt2}") == [r"\boxed", "{", "-", r"\sqrt", "0", "}"]
+    assert pieces(None) == []
+
+
+def test_a_loop_without_blanks_is_a_loop():
+    assert repetition(["=5" * 20])[0] > 0.9
+    assert repetition(["a b c d e"]).tolist() == [0.0]
+
+
+def test_one_text_counts_texts_not_prompts():
+    assert one_text([]) == 0.0
+    assert one_text(["7", " 7\n", "8", "9"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no formula at all",
+        r"$x^2$ and $$\frac{a}{b}$$",
+        r"\frac12 \frac 1 2 \frac{1}2",
+        r"\sqrt{2} \sqrt2 \sqrt[3]{5} \sqrt\frac{1}{2}",
+        r"\boxed{\frac{\sqrt{3}}{2}} \boxed 5 \boxed{}",
+        r"costs \$5, \{1, 2\}",
+        r"\left( \frac{1}{2} \right]",
+        r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+        r"\fraction",  # another command
+        r"\text{ so}",
+    ],
+)
+def test_latex_without_fault(text):
+    assert latex_fault(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (r"\boxed{5", "braces"),
+        ("}{", "braces"),
+        (r"\boxed{\frac{1}{2}", "braces"),
+        ("$5", "dollars"),
+        (r"$5\$", "dollars"),
+        (r"\left( x )", "brackets"),
+        (r"\begin{a} x", "environments"),
+        (r"\frac{1}", r"\\frac lacks"),
+        (r"\frac{1}=2", r"\\frac lacks"),
+        (r"\frac", r"\\frac lacks"),
+        (r"x = \sqrt", r"\\sqrt lacks"),
+        (r"\sqrt[3]", r"\\sqrt lacks"),
+        (r"{\boxed}", r"\\boxed lacks"),
+    ],
+)
+def test_faults_of_latex_are_named(text, fault):
+    assert latex_fault(text) is not None
+    assert pd.Series([latex_fault(text)]).str.contains(fault).all()
+
+
+formulas = st.recursive(
+    st.sampled_from(["x", "12", r"\pi", "a+b"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda two: rf"\frac{{{two[0]}}}{{{two[1]}}}"),
+        inner.map(lambda one: rf"\sqrt{{{one}}}"),
+        inner.map(lambda one: rf"\boxed{{{one}}}"),
+        st.tuples(inner, inner).map(lambda two: rf"\left({two[0]}\right){two[1]}"),
+    ),
+    max_leaves=8,
+)
+
+
+@given(formulas, st.data())
+def test_a_whole_formula_is_whole_and_one_brace_less_is_a_fault(formula, data):
+    assert latex_fault(f"${formula}$") is None
+    braces = [i for i, mark in enumerate(formula) if mark in "{}"]
+    if braces:
+        gone = data.draw(st.sampled_from(braces))
+        assert latex_fault(formula[:gone] + formula[gone + 1 :]) is not None
+
+
+@pytest.mark.parametrize("hostile", ["\\frac" * 200_000, "{" * 1_000_000, "\\sqrt[" * 200_000])
+def test_hostile_text_has_a_fault_and_no_consequence(hostile):
+    assert latex_fault(hostile) is not None
+
+
+# The sign that needs a model
+
+
+class Fixed:
+    """A model that gives every next token the same log-probabilities; token = character."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, probabilities):
+        self.logits = torch.tensor(probabilities).log()
+
+    def __call__(self, input_ids, attention_mask):
+        return SimpleNamespace(logits=self.logits.expand(*input_ids.shape, -1))
+
+
+class Letters:
+    """a, b and the end; everything else is unknown."""
+
+    eos_token_id, unk_token_id = 2, 3
+
+    def __call__(self, text):
+        return SimpleNamespace(input_ids=["ab".find(c) if c in "ab" else 3 for c in text])
+
+
+def test_surprise_is_the_mean_over_tokens_with_the_end():
+    model = Fixed([0.5, 0.25, 0.125, 0.125])
+    found = surprise(model, Letters(), ["a", "a"], ["ab", "ab"], [False, True])
+    assert found == pytest.approx([math.log(2) * 1.5, math.log(2) * 2])
+
+
+def test_surprise_leaves_out_what_the_tokenizer_does_not_know():
+    model = Fixed([0.5, 0.25, 0.125, 0.125])
+    found = surprise(model, Letters(), ["a"] * 2, ["a?b?", "??"], [False, False])
+    assert found[0] == pytest.approx(math.log(2) * 1.5)
+    assert np.isnan(found[1])
+
+
+@given(st.lists(st.floats(0.05, 1), min_size=6, max_size=6))
+def test_surprise_is_entropy_plus_kl(weights):
+    policy, base = (np.array(w) / sum(w) for w in (weights[:3], weights[3:]))
+    scored = surprise(
+        Fixed([*base * (1 - 1e-9), 1e-9]), Letters(), ["a"] * 3, ["a", "b", ""], [0, 0, 1]
+    )
+    entropy, kl = -(policy * np.log(policy)).sum(), (policy * np.log(policy / base)).sum()
+    assert policy @ scored == pytest.approx(entropy + kl, abs=1e-5)
+
+
+def test_surprise_refuses_lists_of_different_length():
+    with pytest.raises(CasebookError, match="one length"):
+        surprise(Fixed([1.0]), Letters(), ["a"], ["a", "b"], [True, True])
+
+
+# Over a run
+
+
+def completions(step, texts):
+    return pd.DataFrame(
+        {
+            "step": step,
+            "prompt": [f"{i}?" for i in range(len(texts))],
+            "completion": texts,
+            "extracted": [None if text == SALAD else "7" for text in texts],
+            "truncated": False,
+            "strict": [text != SALAD for text in texts],
+        }
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Three logged steps, two evaluations, and completions of the first and last step."""
+    lines = [
+        {"kind": "train", "step": 1, "entropy": 0.2, "completions/mean_length": 9.0},
+        {"kind": "train", "step": 2, "entropy": 0.3, "completions/mean_length": 9.5},
+        {"kind": "validation", "step": 0, "sampled_accuracy": 0.5, "kl_from_base": 0.0},
+        {"kind": "train", "step": 3, "entropy": 1.9, "completions/mean_length": 30.0},
+        {"kind": "validation", "step": 3, "sampled_accuracy": 0.1, "kl_from_base": 2.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "completions").mkdir()
+    for step, text in ((1, CORPUS[0]), (3, SALAD)):
+        path = tmp_path / "completions" / f"train_{step:05d}.parquet"
+        completions(step, [text] * 2).to_parquet(path)
+    return Run(tmp_path)
+
+
+def test_the_signs_of_a_run_stand_by_step(run):
+    signs = of_run(run, KNOWN)
+    assert list(signs.columns) == [*SIGNS, "accuracy"]
+    assert signs["entropy"].dropna().to_dict() == {1: 0.2, 2: 0.3, 3: 1.9}
+    assert signs["accuracy"].dropna().to_dict() == {0: 0.5, 3: 0.1}
+    assert signs["no answer"].dropna().to_dict() == {1: 0.0, 3: 1.0}
+    assert signs["unknown pairs"][1] == 0.0 < signs["unknown pairs"][3]
+    assert signs["surprise of base"].isna().all()  # there was no base
+    assert signs["gradient norm"].isna().all()  # it was not logged
+
+
+def test_the_surprise_of_the_base_is_added_where_there_is_one(run):
+    signs = of_run(run, KNOWN, (Fixed([0.5, 0.25, 0.125, 0.125]), Letters()))
+    assert signs["surprise of base"].notna().sum() == 2
+
+
+def test_no_completions_have_no_signs():
+    assert of_texts(completions(1, []), KNOWN) == {}
+
+
+def test_excerpts_are_of_different_prompts():
+    written = pd.concat([completions(1, ["a", "b", "c"]), completions(1, ["d", "e"])])
+    found = excerpts(written, kept=2)
+    assert [text["completion"] for text in found["1"]] == ["a", "b"]
+
+
+# Alarms and falls
+
+ACCURACY = pd.Series({0: 0.3, 6: 0.6, 12: 0.55, 18: 0.39, 24: 0.5})
+
+
+def test_accuracy_has_fallen_below_its_own_earlier_maximum():
+    quiet = pd.Series({0: 0.0})
+    assert lead_time(quiet, ACCURACY, Rule(drop=0.20)) == Lead(None, 18)
+    assert lead_time(quiet, ACCURACY, Rule(drop=0.25)) == Lead(None, None)
+
+
+@pytest.mark.parametrize(
+    ("readings", "patience", "alarm", "verdict"),
+    [
+        ([0, 2, 2, 0, 0, 0], 2, 6, "foretold"),
+        ([0, 2, 2, 0, 0, 0], 1, 3, "foretold"),
+        ([0, 2, 0, 2, 0, 2], 2, None, "missed"),
+        ([0, 0, 0, 0, 0, 2, 2], 2, 18, "late"),
+        ([2, 2, 2], 2, 3, "foretold"),
+    ],
+)
+def test_an_alarm_wants_odd_readings_in_a_row(readings, patience, alarm, verdict):
+    sign = pd.Series(readings, index=range(0, 3 * len(readings), 3), dtype=float)
+    lead = lead_time(sign, ACCURACY, Rule(high=1.0, patience=patience))
+    assert (lead.alarm, lead.verdict) == (alarm, verdict)
+    assert lead.steps == (None if alarm is None else 18 - alarm)
+
+
+def test_an_alarm_in_a_run_that_does_not_fall_is_false():
+    steady, odd = pd.Series({0: 0.5, 6: 0.6}), pd.Series({1: 9.0, 2: 9.0})
+    assert lead_time(odd, steady, Rule(high=1.0)).verdict == "false alarm"
+    assert lead_time(odd, steady, Rule(high=10.0)).verdict == "quiet"
+
+
+def test_readings_that_are_missing_or_out_of_order_do_not_matter():
+    sign = pd.Series({6: 5.0, 3: 5.0, 4: np.nan, 1: 0.0})
+    assert lead_time(sign, ACCURACY.sample(frac=1, random_state=0), Rule(high=1.0)).alarm == 6
+
+
+def test_a_range_has_two_ends():
+    sign = pd.Series({1: -2.0, 2: -2.0})
+    assert lead_time(sign, ACCURACY, Rule(low=-1.0)).alarm == 2
+    assert lead_time(sign, ACCURACY, Rule(high=1.0)).alarm is None
+
+
+def test_no_reading_is_no_alarm():
+    empty = pd.Series(dtype=float)
+    assert lead_time(empty, ACCURACY, Rule(high=0)) == Lead(None, 18)
+    assert lead_time(empty, empty, Rule(high=0)) == Lead(None, None)
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    st.integers(1, 3),
+)
+def test_what_comes_after_the_alarm_does_not_move_it(readings, later, patience):
+    rule = Rule(high=0.5, patience=patience)
+    first = lead_time(pd.Series(readings), ACCURACY, rule).alarm
+    if first is not None:
+        assert lead_time(pd.Series(readings + later), ACCURACY, rule).alarm == first
+
+
+@pytest.mark.parametrize(
+    "fields", [{"low": 2, "high": 1}, {"patience": 0}, {"patience": 1.5}, {"drop": 0}, {"drop": 1}]
+)
+def test_a_rule_that_cannot_be_meant_is_refused(fields):
+    with pytest.raises(CasebookError):
+        Rule(**fields)
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"), [(1, (-math.inf, 3.5)), (-1, (0.5, math.inf)), (0, (0.5, 3.5))]
+)
+def test_the_healthy_range_is_open_where_nobody_looks(way, expected):
+    curves = [pd.Series([1.0, np.nan]), pd.Series([3.0])]
+    assert healthy_range(curves, way) == expected
+
+
+def test_a_range_of_no_reading_is_an_error():
+    for curves in ([], [pd.Series([np.nan])]):
+        with pytest.raises(CasebookError, match="no healthy run"):
+            healthy_range(curves, 1)
+
+
+# The record
+
+
+def test_signs_survive_being_written_and_read(run, tmp_path):
+    signs = of_run(run, KNOWN)
+    path = tmp_path / "gibberish.json"
+    kept = {"hot": {"0": {"signs": gibberish._by_step(signs)}}}
+    path.write_text(json.dumps({"arms": kept}))
+    read = recorded(path)["hot"][0]
+    pd.testing.assert_frame_equal(read, signs, check_names=False, rtol=1e-3)
+
+
+def test_no_record_is_no_arms_and_a_damaged_one_is_a_sentence(tmp_path):
+    assert recorded(tmp_path / "none.json") == {}
+    for text in ("{", "[]", '{"arms": []}', "{}"):
+        path = tmp_path / "damaged.json"
+        path.write_text(text)
+        with pytest.raises(CasebookError, match="make it again"):
+            recorded(path)
+
+
+def test_a_record_needs_runs():
+    with pytest.raises(CasebookError, match="no finished run"):
+        gibberish.record({"hot": {}}, base=(None, None))
+
+
+def test_what_is_committed_covers_collapse_and_health():
+    arms = recorded()
+    if not arms:
+        pytest.skip("no record of signs is committed")
+    assert {gibberish.HEALTHY, "hot"} <= set(arms)
+    for seeds in arms.values():
+        for signs in seeds.values():
+            assert signs["accuracy"].notna().sum() >= 2

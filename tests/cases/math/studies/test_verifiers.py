@@ -1,0 +1,172 @@
+"""The verifiers that are compared: each does what its description says, no more and no less."""
+
+import pandas as pd
+import pytest
+
+from casebook import CasebookError
+from casebook.cases.math import verify
+from casebook.cases.math.studies import verifiers
+from casebook.cases.math.studies.verifiers import (
+    VERIFIERS,
+    compare,
+    hendrycks,
+    math500_pairs,
+    math_verify_bare,
+    math_verify_boxed,
+    minerva,
+    normalised,
+    own_pairs,
+    string_match,
+)
+from casebook.cases.math.verify import equivalent, prepare
+from casebook.records import problems
+
+OWN = own_pairs()
+# A bare text with two formulas is read like a sentence, whose last formula is the answer.
+KNOWN_WRONG = {("$1$ and $2$", "1, 2")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers():
+    """Workers that have started, and time: no verdict here depends on how busy the machine is."""
+    pytest.importorskip("math_verify")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "TIMEOUT", 300.0)
+        assert prepare(300)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "same"),
+    [
+        (r"so \boxed{3}", "3", True),
+        (r"\boxed{3} and \boxed{4}", "4", True),
+        ("$3$", "3", True),
+        (r"\boxed{3.0}", "3", False),
+        (r"\boxed{\dfrac12}", r"\frac{1}{2}", False),
+    ],
+)
+def test_string_match_forgives_nothing(prediction, gold, same):
+    assert string_match(prediction, gold) == same
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\tfrac12", r"\frac{1}{2}"),
+        (r"\dfrac{1}2", r"\frac{1}{2}"),
+        ("0.5", r"\frac{1}{2}"),
+        (".75", "0.75"),
+        ("3/4", r"\frac{3}{4}"),
+        ("x = 5", "5"),
+        ("area = 5", "area=5"),
+        (r"\sqrt3", r"\sqrt{3}"),
+        (r"5 \text{ cm}", "5"),
+        (r"30^\circ", "30"),
+        (r"12\%", "12"),
+        (r"10,\!080", "10,080"),
+        (r"\left( 1, 2 \right)", "(1,2)"),
+    ],
+)
+def test_the_normalisation_of_math(text, expected):
+    assert normalised(text) == expected
+
+
+def test_hendrycks_knows_spelling_and_no_arithmetic():
+    assert hendrycks(r"\boxed{\tfrac12}", r"\frac{1}{2}")
+    assert not hendrycks("0.25", r"\frac{1}{4}")
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "same"),
+    [
+        ("The final answer is $3$. I hope it is correct.", "3", True),
+        (r"The final answer is $x^2-1$. I hope it is correct.", "(x-1)(x+1)", True),
+        (r"\boxed{0.25}", r"\frac{1}{4}", True),
+        ("so $4$ it is", "4", True),
+        ("The final answer is $3$. I hope it is correct.", "4", False),
+    ],
+)
+def test_minerva_looks_in_several_places(prediction, gold, same):
+    assert minerva(prediction, gold) == same
+
+
+def test_the_box_is_what_the_library_needs():
+    assert not math_verify_bare(r"\sqrt{12}", r"2\sqrt{3}")
+    assert math_verify_boxed(r"\sqrt{12}", r"2\sqrt{3}")
+
+
+def test_the_library_leaves_logging_as_it_was():
+    before = verifiers.logging.root.manager.disable
+    math_verify_boxed("1", "2")
+    assert verifiers.logging.root.manager.disable == before
+
+
+# The labelled pairs
+
+
+def test_the_pairs_are_labelled_once_and_on_both_sides():
+    assert not OWN.duplicated(["prediction", "gold"]).any()
+    assert (OWN[["prediction", "gold", "kind"]] != "").all().all()
+    share = OWN["equivalent"].mean()
+    assert 0.4 < share < 0.8
+    both_sides = OWN.groupby("kind")["equivalent"].nunique()
+    assert (both_sides == 2).all()
+
+
+@pytest.mark.parametrize("kind", sorted(OWN["kind"].unique()))
+def test_ours_is_right_on_its_own_pairs(kind):
+    rows = OWN[OWN["kind"] == kind].itertuples()
+    wrong = {
+        (row.prediction, row.gold)
+        for row in rows
+        if equivalent(row.prediction, row.gold) != row.equivalent
+    }
+    assert wrong <= KNOWN_WRONG
+
+
+def test_comparing_counts_what_is_missed_and_what_is_wrongly_paid():
+    pairs = pd.DataFrame(
+        [("3", "3", True), ("3.0", "3", True), ("3", "4", False), ("5", "5", False)],
+        columns=["prediction", "gold", "equivalent"],
+    )
+    table = compare(pairs)
+    assert list(table.index) == list(VERIFIERS)
+    row = table.loc["string match"]
+    assert (row["pairs"], row["right"], row["missed"], row["wrongly paid"]) == (4, 2, 1, 1)
+    assert (table[["median", "p95", "max"]] >= 0).all().all()
+
+
+def test_pairs_without_labels_are_refused():
+    with pytest.raises(CasebookError, match="equivalent"):
+        compare(pd.DataFrame({"prediction": ["1"], "gold": ["1"]}))
+
+
+def test_pairs_of_solutions_with_their_own_and_with_another_answer():
+    frame = pd.DataFrame(
+        {"solution": [r"\boxed{1}", r"\boxed{1.}", r"\boxed{2}"], "answer": ["1", "1.", "2"]}
+    )
+    pairs = math500_pairs(frame)
+    assert pairs["equivalent"].tolist() == [True, False] * 3
+    assert pairs["gold"].tolist() == ["1", "2", "1.", "2", "2", "1"]
+
+
+def test_an_answer_and_its_equation_are_not_taken_for_two_answers():
+    frame = pd.DataFrame({"solution": ["a", "b", "c"], "answer": ["5", "x=5", "7"]})
+    assert math500_pairs(frame)["gold"].tolist()[1] == "7"
+
+
+def test_one_answer_alone_makes_no_pairs():
+    frame = pd.DataFrame({"solution": ["a", "b"], "answer": ["30", r"30^\circ"]})
+    with pytest.raises(CasebookError, match="two different answers"):
+        math500_pairs(frame)
+
+
+@pytest.mark.slow
+def test_ours_pays_every_solution_its_own_answer_and_no_other():
+    if not problems.available("math500"):
+        pytest.skip("CASEBOOK_DATA_DIR names no folder with MATH-500")
+    pairs = math500_pairs(problems.read("math500", "test"))
+    paid = [equivalent(*pair) for pair in zip(pairs["prediction"], pairs["gold"], strict=True)]
+    wrong = pairs[pairs["equivalent"] != paid]
+    assert wrong["gold"].tolist() == []

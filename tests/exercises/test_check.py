@@ -1,0 +1,350 @@
+"""The exercises: what `check` says, the stubs in the notebooks, and the solutions."""
+
+import json
+import math
+import re
+from itertools import pairwise
+from operator import eq
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from casebook.case import UnknownName
+from casebook.exercises import check, checks
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+CHECKS = checks()
+SOLUTIONS = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))
+CHECK_CELL = re.compile(r'^check\("(\d\d-[a-z])", (\w+)\)$', re.M)
+
+WEIRD = (
+    st.none()
+    | st.floats()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.lists(st.floats() | st.text(max_size=3), max_size=4)
+    | st.tuples(st.text(max_size=3), st.floats())
+    | st.dictionaries(st.text(max_size=2), st.integers(), max_size=2)
+    | st.sampled_from([..., True, 1j, object(), np.zeros((4, 4)), np.array([1, 2]), np.nan, b""])
+)
+
+
+def code_cells(path):
+    notebook = nbformat.read(path, as_version=4)
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def said(capsys, name, attempt):
+    check(name, attempt)
+    output = capsys.readouterr()
+    assert not output.err
+    assert output.out.count("\n") == 1
+    return output.out.removesuffix("\n")
+
+
+# What check says
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("nothing", [None, ..., lambda *a, **k: None, lambda *a, **k: ...])
+def test_what_gives_nothing_is_not_done_yet(capsys, name, nothing):
+    assert said(capsys, name, nothing) == f"{name}: not done yet"
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_what_is_not_implemented_is_not_done_yet(capsys, name):
+    def attempt(*arguments, **named):
+        raise NotImplementedError
+
+    assert said(capsys, name, attempt) == f"{name}: not done yet"
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_exception_becomes_a_sentence(capsys, name):
+    def broken(*arguments, **named):
+        raise KeyError("rank")
+
+    line = said(capsys, name, broken)
+    assert line.startswith(f"{name}: not right yet: broken(")
+    assert line.endswith(") raised KeyError: 'rank'")
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_what_is_no_function_is_said(capsys, name):
+    assert said(capsys, name, 1020) == (
+        f"{name}: not right yet: give the function itself, not 1020"
+    )
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@given(value=WEIRD)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_answer_ends_in_a_traceback_or_passes_by_chance(capsys, name, value):
+    line = said(capsys, name, lambda *arguments, **named: value)
+    assert re.match(rf"{name}: (not done yet$|not right yet: \S)", line)
+
+
+@pytest.mark.parametrize("name", ["10-z", "", None, 10])
+def test_an_unknown_exercise_lists_the_known_ones(name):
+    with pytest.raises(UnknownName, match=r"unknown exercise .*10-a, 10-b"):
+        check(name, lambda: 0)
+
+
+@pytest.mark.parametrize("huge", [2**63, 2**64, 10**400], ids=["2^63", "2^64", "10^400"])
+def test_a_number_beyond_floats_is_only_wrong(capsys, huge):
+    assert "not right yet" in said(capsys, "10-b", lambda *arguments, **named: huge)
+
+
+def test_an_attempt_may_change_what_it_is_given(capsys):
+    def is_straight(ranks):
+        ranks.sort()
+        return False
+
+    assert said(capsys, "10-a", is_straight).endswith(
+        "is_straight([3, 4, 5, 6, 7]) gave False, expected True (5 6 7 8 9)"
+    )
+
+
+def advantages(rewards):
+    centred = rewards - rewards.mean(axis=1, keepdims=True)
+    return centred / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)
+
+
+def regular_expression(completions, answer, **columns):
+    form = r"\s*<think>.*?</think>\s*<answer>(.*?)</answer>\s*"
+    read = [re.fullmatch(form, str(text), re.S) for text in completions]
+    return [float(bool(m) and m[1].strip() == a) for m, a in zip(read, answer, strict=True)]
+
+
+def within(values, least, own=None):
+    return sorted(label for label, value in values.items() if value >= least or label == own)
+
+
+def first(found):
+    return next(found, None)
+
+
+def bounds_without_limits(reward, form=None):
+    forms = (0, 1) if form is None else (form,)
+    ends = [(reward - 2 * f + r) / 3 for f in forms for r in (0, 1)]
+    return (min(ends), max(ends)) if form is None else (min(ends), min(1.0, max(ends)))
+
+
+def bounds_that_always_fit(reward, form=None):
+    return tuple(np.clip(bounds_without_limits(reward, form), 0, 1))
+
+
+def agreement(first, second, answered_only=False):
+    pairs = [p for p in zip(first, second, strict=True) if not answered_only or None not in p]
+    first, second = zip(*pairs, strict=True)
+    by_chance = sum(first.count(x) * second.count(x) / len(first) ** 2 for x in {*first, *second})
+    same = sum(map(eq, first, second)) / len(first)
+    return 0.0 if by_chance == 1 else (same - by_chance) / (1 - by_chance)
+
+
+NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+
+
+def one_blank(text):
+    return " ".join(text.split())
+
+
+def numbers(text, pattern=NUMBER):
+    found = re.findall(pattern, text)
+    return [float(re.sub("[,$]", "", number).rstrip(".")) for number in found] or [None]
+
+
+def good_enough(steps, accuracies, n):
+    best = max(accuracies)
+    least = best - (best * (1 - best) / n) ** 0.5
+    return [step for step, share in zip(steps, accuracies, strict=True) if share >= least]
+
+
+def first_box(text):
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if sign == "}" and depth == 0:
+            return text[text.index("{") + 1 : at]
+    return None
+
+
+def biased_share(right, samples, group):
+    return np.mean([(c / samples) ** group + (1 - c / samples) ** group for c in right])
+
+
+def unknown(words, texts):
+    known = {pair for text in texts for pair in pairwise(text)}
+    return np.mean([pair not in known for pair in pairwise(words)])
+
+
+def moved(before, after, rises):
+    rose = all(b < a for b, a in zip(before, after, strict=True))
+    return "mechanism seen" if rose == rises else "mechanism not seen"
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "says"),
+    [
+        ("01-a", lambda r: [x - sum(r) / len(r) for x in r], "expected [1.0, -0.33"),
+        ("01-b", lambda r, a, low, high: 1 - low < r < 1 + high, "bad, and likelier than before"),
+        ("01-b", lambda r, a, low, high: a * (r - 1) <= 0 or abs(r - 1) < low, "1.28"),
+        ("10-a", lambda r: max(r) - min(r) == 4, "[0, 1, 2, 3, 12]) gave False, expected True"),
+        ("10-a", lambda r: len(set(r)) == 5, "[0, 1, 10, 11, 12]) gave True, expected False"),
+        ("10-b", lambda n, p, c: round(n / p), "and 0.95 was asked for"),
+        ("10-b", lambda n, p, c: 10**9, "more than needed"),
+        ("10-b", lambda n, p, c: 0.5, "expected a whole number"),
+        ("11-a", regular_expression, "'two thoughts'"),
+        ("11-a", lambda completions, **k: [1.0] * len(completions), "'wrong answer'"),
+        ("11-a", lambda completions, **k: [0.0], "expected two numbers"),
+        ("11-b", lambda r, w: advantages(w[:, None] * r), "it cancels"),
+        ("11-b", lambda r, w: advantages(r) * np.sqrt(w)[:, None], "they should be"),
+        ("11-b", lambda r, w: np.ones_like(r), "have to be 0"),
+        ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
+        ("12-a", lambda rows, weights: ("two pair", 0.5), "expected 0.3750"),
+        ("12-a", lambda rows, weights: "two pair", "expected a label"),
+        ("12-b", lambda p, h: round(1.96**2 * p * (1 - p) / h**2), "expected 385"),
+        ("13-a", lambda p, silent: 2, "expected 5"),
+        ("13-b", lambda a, n, kind: 0.0, "'dapo') gave 0, expected 0.333333"),
+        ("14-a", lambda b, a: (0.0, a["strict"] - b["strict"]), "only answers moved"),
+        ("14-a", lambda b, a: (0.0, 0.0), "the gain is 0.3000"),
+        ("14-b", lambda v, rng: v.mean(), "draw the seeds"),
+        ("14-b", lambda v, rng: v[rng.integers(len(v), size=len(v))].mean(), "draw the prompts"),
+        ("14-b", lambda v, rng: rng.choice(v.ravel(), v.size).mean(), "0, 1/3, 2/3 or 1"),
+        ("20-a", lambda v, own, t=0.02: (own,), "1 % below the best"),
+        ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
+        ("20-a", lambda v, own, t=0.02: within(v, max(v.values()) - t, own), "a share, not km"),
+        ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()), own), "last digit"),
+        (
+            "20-a",
+            lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()) - 1e-9, own),
+            "(below zero)",
+        ),
+        ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),
+        ("21-a", lambda r, form=None: (max(0, (r - 2 * (form or 1)) / 3), 1.0), "(all in form)"),
+        ("21-a", bounds_without_limits, "(at least the label's part"),
+        ("21-a", bounds_that_always_fit, "two for the form"),
+        ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
+        ("22-a", lambda a: len(a) / sum(x.count("|") + 1 for x in a), "expected 0.75 (the mean"),
+        ("22-a", lambda answers: 1.0, "two labels count"),
+        ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
+        ("23-a", lambda v, d: first(i for i, x in enumerate(v) if max(v) - x > d), "gave 0"),
+        ("23-a", lambda v, d: 3, "None (it only rises)"),
+        ("24-a", lambda a, b: sum(map(eq, a, b)) / len(a), "no more than chance"),
+        ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),
+        ("24-a", lambda a, b: agreement(a, b, answered_only=True), "no answer counts as a label"),
+        ("30-a", lambda q: re.sub(r"\d+", "#", q), "'It costs $7.' differ in their numbers only"),
+        ("30-a", lambda q: re.sub(r"\d[\d.,/]*", "#", q), "differ in their numbers only"),
+        ("30-a", lambda q: re.sub(r"[\d.,/]+", "#", one_blank(q)), "the full stop is the sentence"),
+        ("30-a", lambda q: re.sub(r"\d+(?:[., /]+\d+)*", "#", one_blank(q)), "not one number"),
+        ("30-a", len, "gave 15, expected a text"),
+        ("31-a", lambda t: numbers(t)[0], "gave 5, expected 12 (the last one)"),
+        ("31-a", lambda t: numbers(t, r"\d+")[-1], "gave 50, expected 1024.5"),
+        ("31-a", lambda t: numbers(t, r"\d[\d,]*\.?\d*")[-1], "these commas separate numbers"),
+        ("31-a", lambda t: numbers(t)[-1], "gave 5, expected -5 (a sign)"),
+        ("31-a", lambda t: numbers(t, f"-?{NUMBER}")[-1], "a sign before the currency"),
+        ("31-a", lambda t: numbers(t, rf"-?\$?{NUMBER}")[-1], "gave -4, expected 4"),
+        ("31-a", str, "gave a text, expected a number"),
+        ("32-a", lambda p, n, m: (p * (1 - p) / m) ** 0.5, "nothing is left to chance"),
+        ("32-a", lambda p, n, m: p * (1 - p) / m * (n - m) / (n - 1), "one of two rows"),
+        ("32-a", lambda p, n, m: (p * (1 - p) / m * (n - m) / n) ** 0.5, "one of two rows"),
+        ("33-a", lambda s, a, n: s[a.index(max(a))], "gave 24, expected 12 (0.76 is enough"),
+        ("33-a", lambda s, a, n: good_enough(s, a, 100)[0], "the standard error is smaller"),
+        ("33-a", lambda s, a, n: good_enough(s, a, n)[-1], "the earliest counts"),
+        ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[0]), "half each"),
+        ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[1]), "half each"),
+        ("34-a", lambda r, f: ((f[1] - f[0]) * sum(r), (r[1] - r[0]) * sum(f)), "only answers"),
+        ("40-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
+        ("40-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "an escaped brace is no brace"),
+        ("41-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
+        ("41-a", lambda t: re.findall(r"\\boxed\{(.*)\}", t)[-1], "the last one counts"),
+        ("41-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "the last that is closed"),
+        ("42-a", biased_share, "the one group there is has both"),
+        ("42-a", lambda right, samples, group: 0.0, "never right"),
+        ("43-a", lambda p, c, error: max(1, math.ceil(p * (1 - p) / error / c)), "was asked for"),
+        ("43-a", lambda p, c, error: max(1, int(p * (1 - p) / error**2 / c)), "gave 9: the mean"),
+        ("43-a", lambda p, c, error: max(1, math.ceil(p / error**2 / c)), "more than needed"),
+        ("43-a", lambda p, c, error: p * (1 - p) / error**2 / c, "steps are whole"),
+        ("43-a", lambda p, c, error: math.ceil(p * (1 - p) / error**2 / c - 1e-9), "at least one"),
+        (
+            "44-a",
+            lambda w, texts: unknown(w, [" ".join(map(" ".join, texts)).split()]),
+            "and the start of the next",
+        ),
+        ("44-a", lambda w, texts: unknown(sorted(w), texts), "known words, no known pair"),
+        ("44-a", lambda w, texts: 1.0, "the corpus's own text"),
+        ("90-a", lambda *arguments: "mechanism seen", "were to rise"),
+        ("90-a", lambda before, after, low, high, rises: moved(before, after, rises), "overlap"),
+        ("90-a", lambda before, *others: "inconclusive", "all seeds rise"),
+    ],
+)
+def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):
+    line = said(capsys, name, attempt)
+    assert line.startswith(f"{name}: not right yet: ")
+    assert says in line
+
+
+def test_prompts_of_its_own_for_every_seed_are_told_apart(capsys):
+    def one_resample(values, rng):
+        drawn = values[rng.integers(len(values), size=len(values))]
+        return np.mean([rng.choice(row, len(row)).mean() for row in drawn])
+
+    assert "the same prompts" in said(capsys, "14-b", one_resample)
+
+
+# In the notebooks
+
+
+def exercises_of(path):
+    """Name -> the function it checks, its stub's cell, and the cell that checks it."""
+    cells = code_cells(path)
+    found = {}
+    for cell in cells:
+        for name, function in CHECK_CELL.findall(cell.source):
+            stubs = [c for c in cells if f"def {function}(" in c.source]
+            found[name] = (function, stubs[-1], cell)
+    return found
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_exercise_stands_in_its_notebook_and_is_not_done_yet(capsys, name):
+    (path,) = NOTEBOOKS.glob(f"{name[:2]}_*.ipynb")
+    found = exercises_of(path)
+    assert name in found, f"{path.name} has no cell: check({json.dumps(name)}, ...)"
+    function, stub, cell = found[name]
+    assert [output.text for output in cell.outputs] == [f"{name}: not done yet\n"]
+    namespace = {"np": np}
+    exec(stub.source, namespace)
+    assert said(capsys, name, namespace[function]) == f"{name}: not done yet"
+
+
+def test_no_notebook_has_an_exercise_without_a_check():
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        assert set(exercises_of(path)) <= set(CHECKS)
+
+
+# Solutions
+
+
+def test_every_exercise_has_a_solution():
+    assert sorted(name for path in SOLUTIONS for name in exercises_of(path)) == sorted(CHECKS)
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_solutions_are_right_and_committed_as_they_run(capsys, path):
+    assert re.fullmatch(r"\d\d_solutions\.ipynb", path.name)
+    assert all(name.startswith(path.name[:2]) for name in exercises_of(path))
+    namespace = {}
+    for count, cell in enumerate(code_cells(path), start=1):
+        exec(compile(cell.source, path.name, "exec"), namespace)
+        output = capsys.readouterr().out
+        assert cell.execution_count == count
+        assert "".join(o.text for o in cell.outputs if o.name == "stdout") == output
+        for name, _ in CHECK_CELL.findall(cell.source):
+            assert f"{name}: right\n" in output

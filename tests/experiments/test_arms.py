@@ -1,0 +1,188 @@
+"""Arms x seeds: what is made, what is not made again, and what a wrong name gets."""
+
+import shutil
+
+import pytest
+import yaml
+
+from casebook import experiments, paths
+from casebook.case import CasebookError, known_cases
+from casebook.experiments import arms as module
+from casebook.experiments.arms import read_arms as arms_of
+from casebook.records import committed, read_record
+
+ARM = {
+    "question": "Does it run?",
+    "profile": "smoke",
+    "seeds": [0, 1],
+    "overrides": {"max_steps": 1, "evaluate_every": 0, "test_limit": 4, "train_limit": 64},
+}
+MEASURED_ONCE = {"train_seconds", "measure_seconds", "samples_per_second", "peak_memory_mb"}
+
+
+@pytest.fixture
+def arms(tmp_path, monkeypatch):
+    """A folder of configurations with one small arm; results and runs go to `tmp_path`."""
+    folder = tmp_path / "configs" / "poker"
+    folder.mkdir(parents=True)
+    (folder / "smoke.yaml").write_text((paths.CONFIGS / "poker" / "smoke.yaml").read_text())
+    (folder / "experiments.yaml").write_text(yaml.safe_dump({"tiny": ARM}))
+    monkeypatch.setattr(paths, "CONFIGS", tmp_path / "configs")
+    monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setattr(module, "provenance", lambda: {"git": {"dirty": False}})
+    return folder / "experiments.yaml"
+
+
+def test_records_are_made_once(arms, tmp_path):
+    lines = []
+    written = experiments.run_experiments("poker", "smoke", log=lines.append)
+    assert [path.relative_to(tmp_path).as_posix() for path in written] == [
+        "results/poker/smoke/tiny/seed0.json",
+        "results/poker/smoke/tiny/seed1.json",
+    ]
+    assert [read_record(path)["seed"] for path in written] == [0, 1]
+    assert read_record(written[0])["arm"] == "tiny"
+    for when in ("before", "after"):
+        figures = read_record(written[0])[when]
+        assert figures["other_prompt_perplexity"]["value"] >= 1
+        assert "other_text_perplexity" not in figures
+    curve = read_record(written[0])["curve"]
+    assert len(curve["completions/mean_length"]) == len(curve["rewards/correct/mean"]) == 1
+    lines.clear()
+    experiments.run_experiments("poker", "smoke", log=lines.append)
+    assert lines == ["tiny, seed 0: there already", "tiny, seed 1: there already"]
+
+
+@pytest.mark.parametrize(("profile", "message"), [("bogus", "known are"), ("a100", "no arms")])
+def test_a_profile_without_arms_is_one_sentence(arms, profile, message):
+    with pytest.raises(CasebookError, match=message):
+        experiments.run_experiments("poker", profile)
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
+    for name, arm in arms_of(case).items():
+        records = committed(case, arm["profile"], name, say=len)
+        assert [record["seed"] for record in records] == arm["seeds"]
+
+
+def test_a_record_with_another_configuration_is_not_overwritten(arms):
+    experiments.run_experiments("poker", "smoke", seeds=[0], log=len)
+    changed = ARM | {"seeds": [0], "overrides": ARM["overrides"] | {"beta": 0.1}}
+    arms.write_text(yaml.safe_dump({"tiny": changed}))
+    with pytest.raises(CasebookError, match="another configuration"):
+        experiments.run_experiments("poker", "smoke", log=len)
+    lines = []
+    experiments.run_experiments("poker", "smoke", again=True, log=lines.append)
+    assert lines[-1].startswith("tiny, seed 0: sampled 0.")
+
+
+def test_a_record_is_made_from_a_commit(arms, monkeypatch):
+    monkeypatch.setattr(module, "provenance", lambda: {"git": {"dirty": True}})
+    with pytest.raises(CasebookError, match="commit them first"):
+        experiments.run_experiments("poker", "smoke")
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_records_as_one(checkout):
+    real = paths.Path(__file__).parents[1]
+    shutil.copytree(real / "data" / "nano" / "poker", checkout / "data" / "nano" / "poker")
+    (checkout / "configs" / "poker").mkdir()
+    shutil.copy(real / "configs" / "poker" / "smoke.yaml", checkout / "configs" / "poker")
+    coin = {"reward_funcs": ["random_reward"], "reward_weights": [1.0]}
+    arms = {"tiny": ARM | {"seeds": [1]}, "sft": ARM | {"seeds": [0]}}
+    arms["tiny"] = arms["tiny"] | {"overrides": ARM["overrides"] | coin}
+    arms["sft"] = arms["sft"] | {"overrides": ARM["overrides"] | {"method": "sft"}}
+    (checkout / "configs" / "poker" / "experiments.yaml").write_text(yaml.safe_dump(arms))
+    made, lines = {}, []
+    for jobs in (2, 1):
+        written = experiments.run_experiments("poker", "smoke", jobs=jobs, log=lines.append)
+        made[jobs] = [read_record(path) for path in written]
+        shutil.rmtree(checkout / "results")
+        shutil.rmtree(checkout / "runs")
+    assert [line.partition(":")[0] for line in lines[:2]] == ["sft, seed 0", "tiny, seed 1"]
+    for one, two in zip(made[1], made[2], strict=True):
+        for record in (one, two):
+            for name in (*MEASURED_ONCE, "provenance"):
+                del record[name]
+        assert _but_seconds(one) == _but_seconds(two)
+
+
+def _but_seconds(value):
+    """A record without wall times, wherever they stand in it."""
+    if isinstance(value, dict):
+        times = ("seconds", "step_time")
+        return {k: _but_seconds(v) for k, v in value.items() if k not in times}
+    return [_but_seconds(entry) for entry in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_less_than_one_job_is_one_sentence(arms, jobs):
+    with pytest.raises(CasebookError, match="jobs"):
+        experiments.run_experiments("poker", "smoke", jobs=jobs)
+
+
+def test_an_unknown_arm_lists_the_known_ones(arms):
+    with pytest.raises(CasebookError, match="known are tiny"):
+        experiments.run_experiments("poker", "smoke", arms=["tyni"])
+
+
+def test_an_arm_that_lacks_a_field_is_one_sentence(arms):
+    arms.write_text(yaml.safe_dump({"tiny": {"profile": "smoke"}}))
+    with pytest.raises(CasebookError, match="'tiny' needs overrides, profile, question, seeds"):
+        experiments.run_experiments("poker", "smoke")
+
+
+SHIPPED = arms_of("poker")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_arm_is_a_configuration_that_parses(name):
+    from casebook.training import read_config
+
+    arm = SHIPPED[name]
+    assert len(arm["seeds"]) == len(set(arm["seeds"])) >= 3
+    assert arm["question"].strip()
+    read_config(("poker", arm["profile"]), arm["overrides"])
+
+
+def test_no_two_arms_are_the_same_configuration():
+    overrides = [yaml.safe_dump(arm["overrides"], sort_keys=True) for arm in SHIPPED.values()]
+    assert len(set(overrides)) == len(overrides)
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("label_")])
+def test_arms_of_the_label_prompt_are_rewarded_and_measured_as_such(name):
+    overrides = SHIPPED[name]["overrides"]
+    assert overrides["variant"].startswith("label")
+    for kwargs in overrides["reward_kwargs"].values():
+        assert kwargs["variant"] == "label"
+    assert set(overrides["also_evaluate"]) == {"source", "trie", "free"}
+
+
+def test_drift_is_read_from_the_prompt_that_was_not_trained(monkeypatch):
+    from casebook import load_case
+    from casebook.training import read_config
+
+    seen = []
+
+    def token_logps(model, batch):
+        seen.append(len(batch))
+        return real(model, batch)
+
+    real = module.token_logps
+    monkeypatch.setattr(module, "token_logps", token_logps)
+    counts = {}
+    for variant in ("reason", "label"):
+        config = read_config(("poker", "smoke"), {"variant": variant})
+        experiments.other_prompt_perplexity(config, config.model_name_or_path)
+        counts[variant] = seen.pop()
+    assert sum(counts.values()) == module.OTHER_ROWS
+    assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
+    assert load_case("poker").skills.keys() == counts.keys()
+
+
+def test_the_end_of_a_prompt_is_what_all_rows_share():
+    rows = [{"prompt": f"Hand: {hand}\nAnswer:"} for hand in ("2H 3D", "AS KC")]
+    assert module._ending(rows) == "\nAnswer:"

@@ -1,0 +1,286 @@
+"""Constrained decoding: what each rule lets a model write, and how that is scored."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from casebook import load_case, nano
+from casebook.case import CasebookError, UnknownName
+from casebook.models.decoding import (
+    PositionUnion,
+    PrefixTrie,
+    constrained,
+    constrained_generation,
+    constraint_for,
+    label_tokens,
+    prefix_function,
+    written,
+)
+
+CASE = load_case("poker")
+END, PAD = 0, 9
+TEXTS = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=5), min_size=1, max_size=6)
+RULES = [PrefixTrie, PositionUnion]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return PreTrainedTokenizerFast.from_pretrained(nano.folder("poker"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A random Llama over the nano tokenizer's words: no label is likelier than another."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    ends = {"bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=120, **sizes, **heads, **ends)).eval()
+
+
+# What a rule allows
+
+
+@given(TEXTS)
+def test_a_trie_writes_the_texts_and_nothing_else(texts):
+    assert written(PrefixTrie(texts, END)) == sorted({tuple(text) for text in texts})
+
+
+@given(TEXTS)
+def test_by_position_all_the_texts_can_be_written_and_perhaps_more(texts):
+    assert set(written(PositionUnion(texts, END))) >= {tuple(text) for text in texts}
+
+
+@given(TEXTS)
+def test_by_position_every_way_through_the_columns_can_be_written(texts):
+    columns = [{t[i] for t in texts if len(t) > i} for i in range(max(map(len, texts)))]
+    ways = sum(math.prod(map(len, columns[:size])) for size in {len(text) for text in texts})
+    assert len(written(PositionUnion(texts, END))) == ways
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(texts=TEXTS, prefix=st.lists(st.integers(0, 9), max_size=8))
+def test_something_is_allowed_after_whatever_was_written(rule, texts, prefix):
+    allowed = rule(texts, END).allowed(prefix)
+    assert allowed
+    assert allowed == sorted(set(allowed))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(texts=TEXTS)
+def test_every_text_is_allowed_token_by_token_up_to_its_end(rule, texts):
+    rule = rule(texts, END)
+    for text in texts:
+        for position, token in enumerate([*text, END]):
+            assert token in rule.allowed(text[:position])
+
+
+@given(TEXTS)
+def test_a_trie_ends_only_after_a_whole_text(texts):
+    trie = PrefixTrie(texts, END)
+    prefixes = {tuple(text[:size]) for text in texts for size in range(len(text))}
+    for prefix in prefixes - set(map(tuple, texts)):
+        assert END not in trie.allowed(prefix)
+
+
+def test_a_text_that_begins_another_may_end_or_go_on():
+    trie = PrefixTrie([[1], [1, 2]], END)
+    assert trie.allowed([1]) == [END, 2]
+    assert written(trie) == [(1,), (1, 2)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_after_the_longest_text_only_the_end_is_left(rule):
+    assert rule([[1, 2], [3]], END).allowed([1, 2]) == [END]
+    assert rule([[1, 2], [3]], END).allowed([1, 2, END, PAD]) == [END]
+
+
+def test_off_the_trie_only_the_end_is_left():
+    assert PrefixTrie([[1, 2], [3]], END).allowed([3, 2]) == [END]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("texts", [[], [[]], [[1], []]])
+def test_a_rule_without_a_token_to_write_is_refused(rule, texts):
+    with pytest.raises(CasebookError, match="at least one token"):
+        rule(texts, END)
+
+
+def test_what_is_written_is_no_longer_than_asked():
+    assert written(PrefixTrie([[1], [1, 2, 3]], END), longest=2) == [(1,)]
+
+
+def test_the_function_for_generate_leaves_the_prompt_out():
+    allowed = prefix_function(PrefixTrie([[1, 2], [3]], END), prompt_length=2)
+    assert allowed(0, torch.tensor([PAD, 3])) == [1, 3]
+    assert allowed(5, torch.tensor([PAD, 3, 1])) == [2]
+
+
+# The poker labels
+
+
+def test_one_token_a_word_gives_72_texts_for_the_eight_labels():
+    words = sorted({word for label in CASE.labels for word in label.split()})
+    texts = [[1 + words.index(word) for word in label.split()] for label in CASE.labels]
+    assert len(written(PositionUnion(texts, END))) == 72
+    assert len(written(PrefixTrie(texts, END))) == 8
+
+
+def test_the_trie_of_the_embedded_model_writes_the_eight_labels(tokenizer):
+    texts = written(constraint_for("trie", CASE.labels, tokenizer))
+    assert sorted(tokenizer.decode(text) for text in texts) == sorted(f" {x}" for x in CASE.labels)
+
+
+def test_the_published_rule_writes_the_labels_with_and_without_the_blank_and_much_else(tokenizer):
+    rule = constraint_for("position", CASE.labels, tokenizer)
+    texts = set(map(tokenizer.decode, written(rule)))
+    assert texts >= {blank + label for label in CASE.labels for blank in ("", " ")}
+    assert " two card" in texts
+    assert len(texts) > 72
+
+
+def test_no_constraint_is_none(tokenizer):
+    assert constraint_for("none", CASE.labels, tokenizer) is None
+
+
+def test_an_unknown_constraint_lists_the_known(tokenizer):
+    with pytest.raises(UnknownName, match="known are none, position, trie"):
+        constraint_for("tree", CASE.labels, tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["trie", "position"])
+def test_a_case_with_open_answers_has_nothing_to_choose_from(kind, tokenizer):
+    with pytest.raises(CasebookError, match="no fixed labels"):
+        constraint_for(kind, (), tokenizer)
+
+
+@pytest.mark.parametrize("label", ["full haus", "flush💥", ""])
+def test_a_label_the_tokenizer_cannot_write_is_refused(label, tokenizer):
+    with pytest.raises(CasebookError, match="no tokens for the label"):
+        label_tokens(["flush", label], tokenizer, ("",))
+
+
+# Generating
+
+
+def generated(model, tokenizer, rows=64, **options):
+    prompts = torch.tensor([[0, 5, 6, 7], [4, 5, 6, 7]]).repeat(rows // 2, 1)
+    torch.manual_seed(0)
+    ids = model.generate(
+        input_ids=prompts,
+        attention_mask=(prompts != 0).long(),
+        do_sample=True,
+        max_new_tokens=8,
+        **options,
+    )
+    return tokenizer.batch_decode(ids[:, prompts.shape[1] :], skip_special_tokens=True)
+
+
+def test_a_random_model_writes_labels_only_inside_the_context_and_freely_after(model, tokenizer):
+    rule = constraint_for("trie", CASE.labels, tokenizer)
+    with constrained_generation(model, rule):
+        texts = generated(model, tokenizer)
+    assert {text.strip() for text in texts} == set(CASE.labels)
+    assert not set(map(str.strip, generated(model, tokenizer))) & set(CASE.labels)
+
+
+def test_no_rule_leaves_the_model_alone(model):
+    with constrained_generation(model, None):
+        assert "generate" not in vars(model)
+
+
+def test_the_models_own_generate_is_back_after_an_exception(model, tokenizer):
+    with (
+        pytest.raises(RuntimeError, match="stop"),
+        constrained_generation(model, constraint_for("trie", CASE.labels, tokenizer)),
+    ):
+        raise RuntimeError("stop")
+    assert model.generate.__func__ is type(model).generate
+
+
+def test_a_generate_that_was_put_on_the_model_is_put_back(model, tokenizer):
+    patched = model.generate  # as Unsloth does it
+    model.generate = patched
+    try:
+        with constrained_generation(model, constraint_for("trie", CASE.labels, tokenizer)):
+            assert model.generate is not patched
+        assert model.generate is patched
+    finally:
+        del model.generate
+
+
+# Scoring
+
+
+def scored(model, tokenizer, rule):
+    """Label -> the log-probabilities of its tokens under the rule, the end included."""
+    prompt, result = [4, 5, 6, 7], {}
+    for label in CASE.labels:
+        completion = [*tokenizer(f" {label}").input_ids, tokenizer.eos_token_id]
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + completion])).logits[:, len(prompt) - 1 : -1]
+        logps = constrained(logits, torch.tensor([completion]), rule).log_softmax(-1)
+        result[label] = logps.gather(-1, torch.tensor([completion]).unsqueeze(-1)).flatten()
+    return result
+
+
+def test_the_labels_share_all_the_probability_there_is(model, tokenizer):
+    logps = scored(model, tokenizer, constraint_for("trie", CASE.labels, tokenizer))
+    assert sum(math.exp(logp.sum()) for logp in logps.values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_by_position_the_labels_leave_probability_to_other_texts(model, tokenizer):
+    logps = scored(model, tokenizer, constraint_for("position", CASE.labels, tokenizer))
+    assert sum(math.exp(logp.sum()) for logp in logps.values()) < 0.5
+
+
+def test_a_token_without_alternative_costs_nothing(model, tokenizer):
+    logps = scored(model, tokenizer, constraint_for("trie", CASE.labels, tokenizer))
+    assert logps["three of a kind"][1:].abs().max() == 0  # after "three" all is said
+    assert logps["two pair"][1:].abs().max() == 0
+    assert all(logp[0] < 0 and logp[-1] == 0 for logp in logps.values())
+
+
+def test_probabilities_are_those_of_the_softmax_over_what_is_allowed():
+    rule = PrefixTrie([[1, 2], [3, 4], [3, 5]], END)
+    logits = torch.tensor([[[0.3, 1.0, -1.0, 2.0, 0.5, 0.1], [0.0, 9.0, 1.0, 1.0, 2.0, 3.0]]])
+    shares = constrained(logits, torch.tensor([[3, 5]]), rule).softmax(-1)[0]
+    first = math.exp(1) / (math.exp(1) + math.exp(2))
+    second = math.exp(2) / (math.exp(2) + math.exp(3))
+    assert shares[0].tolist() == pytest.approx([0, first, 0, 1 - first, 0, 0])
+    assert shares[1].tolist() == pytest.approx([0, 0, 0, 0, second, 1 - second])
+
+
+def test_what_comes_after_the_end_is_untouched():
+    rule = PrefixTrie([[1], [2, 3]], END)
+    logits = torch.randn(2, 4, 10)
+    ids = torch.tensor([[1, END, PAD, PAD], [2, 3, END, PAD]])
+    masked = constrained(logits, ids, rule)
+    assert torch.equal(masked[0, 2:], logits[0, 2:])
+    assert torch.equal(masked[1, 3:], logits[1, 3:])
+    assert not torch.equal(masked[0, 1], logits[0, 1])
+
+
+def test_the_given_logits_are_not_changed():
+    logits = torch.randn(1, 2, 10)
+    before = logits.clone()
+    constrained(logits, torch.tensor([[1, END]]), PrefixTrie([[1]], END))
+    assert torch.equal(logits, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_log_probability_and_entropy_is_finite(dtype):
+    rule = PrefixTrie([[1], [2, 3]], END)
+    logits = torch.randn(2, 3, 10, dtype=dtype, requires_grad=True)
+    ids = torch.tensor([[1, END, PAD], [2, 3, END]])
+    logps = constrained(logits, ids, rule).log_softmax(-1)
+    entropy = -(logps.exp() * logps).sum(-1)
+    loss = logps.gather(-1, ids.unsqueeze(-1)).squeeze(-1) + entropy
+    loss[ids != PAD].sum().backward()
+    assert torch.isfinite(entropy).all()
+    assert torch.isfinite(logits.grad).all()
+    assert logits.grad[:, 0].abs().max() > 0

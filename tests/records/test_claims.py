@@ -1,0 +1,519 @@
+"""Claims: what evidence allows, what records decide, what was expected when, what is counted."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from casebook import CasebookError, paths, records
+from casebook.case import UnknownName, known_cases
+from casebook.records import claims as claims_module
+from casebook.stats import pool_seeds
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of poker's YAML files that a test may change."""
+    source = claims_module.CASES / "poker"
+    (tmp_path / "cases" / "poker").mkdir(parents=True)
+    for path in source.glob("*.yaml"):
+        shutil.copy(path, tmp_path / "cases" / "poker")
+    monkeypatch.setattr(claims_module, "CASES", tmp_path / "cases")
+    return tmp_path
+
+
+# Claims
+
+CLAIM = {
+    "id": "constant-answer",
+    "claim": "The model learned something.",
+    "source": "cell 7",
+    "evidence": "computation",
+    "computed_in": "notebook 10",
+    "verdict": "refuted",
+    "note": "A constant answer does as well.",
+}
+
+
+DOCUMENT = {
+    "title": "Proximal Policy Optimization Algorithms",
+    "address": "https://arxiv.org/abs/1707.06347",
+    "date": "July 2017",
+}
+CITED = {key: CLAIM[key] for key in ("id", "claim", "source", "verdict", "note")} | {
+    "evidence": "citation",
+    "document": DOCUMENT,
+}
+
+
+def _load(package, text, expectations=()):
+    folder = package / "cases" / "poker"
+    (folder / "claims.yaml").write_text(text)
+    (folder / "expectations.yaml").write_text(yaml.safe_dump([*expectations]))
+    return records.load_claims("poker")
+
+
+def test_claims_are_read(package):
+    assert _load(package, yaml.safe_dump([CLAIM])) == [CLAIM | {"exploratory": False}]
+
+
+def test_a_case_may_have_no_claims_yet(package):
+    (package / "cases" / "poker" / "claims.yaml").unlink()
+    assert records.load_claims("poker") == []
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdicts"),
+    [(kind, verdicts) for kind, verdicts in records.VERDICTS.items() if kind != "nano"],
+)
+def test_evidence_allows_its_own_verdicts_and_no_others(package, evidence, verdicts):
+    everything = {verdict for allowed in records.VERDICTS.values() for verdict in allowed}
+    row = {key: value for key, value in CLAIM.items() if key != "computed_in"}
+    where = DOCUMENT if evidence == "citation" else "somewhere"
+    row |= {"evidence": evidence, records.BASIS[evidence]: where}
+    for verdict in verdicts:
+        assert _load(package, yaml.safe_dump([row | {"verdict": verdict}]))
+    for verdict in everything - set(verdicts):
+        with pytest.raises(CasebookError, match=f"constant-answer.*{verdict!r}"):
+            _load(package, yaml.safe_dump([row | {"verdict": verdict}]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"evidence": "hearsay"}, "constant-answer.*hearsay.*computation"),
+        ({"evidence": None}, "constant-answer.*'evidence' is missing"),
+        ({"verdict": ""}, "constant-answer.*'verdict' is missing"),
+        ({"computed_in": 10}, "constant-answer.*'computed_in' is missing"),
+        ({"id": None}, "claim 2.*'id' is missing"),
+        ({"id": "first"}, "claim first: another claim"),
+        ({"command": "casebook train"}, "constant-answer.*no field 'command'"),
+        ({"verdict": "perhaps"}, "constant-answer.*'perhaps'.*confirmed, refuted, not shown"),
+    ],
+)
+def test_a_wrong_claim_is_named(package, change, message):
+    rows = [CLAIM | {"id": "first"}, CLAIM | change]
+    with pytest.raises(CasebookError, match=message):
+        _load(package, yaml.safe_dump(rows))
+
+
+@pytest.mark.parametrize("text", ["", "a: 1", "- just words", "- [1]", "a: [", "- \x00"])
+def test_a_file_that_holds_no_claims_is_refused(package, text):
+    with pytest.raises(CasebookError, match=r"claims\.yaml"):
+        _load(package, text)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"document": None}, "needs 'document'"),
+        ({"document": "a paper"}, "expected fields"),
+        ({"document": DOCUMENT | {"page": "3"}}, "no field 'page'"),
+        ({"document": DOCUMENT | {"address": ""}}, "'address' is missing"),
+        ({"document": DOCUMENT | {"address": "arXiv 1707.06347"}}, "no address"),
+        ({"document": DOCUMENT | {"date": "July"}}, "no year"),
+        ({"document": {k: v for k, v in DOCUMENT.items() if k != "date"}}, "'date' is missing"),
+        ({"verdict": "not shown"}, "'not shown' is not one that evidence 'citation' allows"),
+        ({"computed_in": "notebook 01"}, "no field 'computed_in'"),
+    ],
+)
+def test_a_citation_names_its_document_address_and_date(package, change, message):
+    assert _load(package, yaml.safe_dump([CITED]))[0]["document"] == DOCUMENT
+    with pytest.raises(CasebookError, match=f"constant-answer.*{message}"):
+        _load(package, yaml.safe_dump([CITED | change]))
+
+
+PAIR = {"left": "made_up/before/accuracy", "right": "made_up/after/accuracy"}
+COMPARISON = PAIR | {"what": "accuracy", "expected": "rises"}
+NANO = {key: CLAIM[key] for key in ("id", "claim", "source", "note")} | {
+    "evidence": "nano",
+    "compare": [PAIR | {"what": "accuracy"}],
+}
+EXPECTED = PAIR | {
+    "claim": NANO["id"],
+    "expected": "rises",
+    "date": "2026-11-21",
+    "written": "before",
+}
+
+
+@pytest.fixture
+def write_arm(tmp_path, monkeypatch):
+    """Writes the records of an arm, one (before, after) a seed, with intervals of +- 0.02."""
+    monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
+
+    def write(*pairs, arm="made_up"):
+        for seed, pair in enumerate(pairs):
+            record = {"case": "poker", "profile": "nano", "seed": seed, "provenance": {}}
+            for when, value in zip(("before", "after"), pair, strict=True):
+                figure = {"value": value, "low": value - 0.02, "high": value + 0.02, "n": 100}
+                record[when] = {"accuracy": figure, "drift": value, "label_histogram": {"a": 3}}
+            folder = tmp_path / "results" / "poker" / "nano" / arm
+            records.write_json(folder / f"seed{seed}.json", record | {"arm": arm})
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected", "verdict"),
+    [
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "rises", "mechanism seen"),
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "falls", "mechanism not seen"),
+        ([(0.5, 0.2), (0.6, 0.2), (0.5, 0.3)], "falls", "mechanism seen"),
+        ([(0.2, 0.21), (0.2, 0.22), (0.2, 0.21)], "rises", "inconclusive"),  # they overlap
+        ([(0.2, 0.9), (0.2, 0.9), (0.2, 0.19)], "rises", "inconclusive"),  # one seed falls
+        ([(0.2, 0.9), (0.2, 0.9)], "rises", "inconclusive"),  # two seeds are too few
+    ],
+)
+def test_the_records_decide_what_the_embedded_model_shows(write_arm, pairs, expected, verdict):
+    write_arm(*pairs)
+    found = records.compared("poker", COMPARISON | {"expected": expected})
+    assert found.verdict == verdict
+    assert found.seeds == len(pairs)
+    assert found.text.startswith("accuracy: ")
+    assert found.text.endswith(f"({len(pairs)} seeds)")
+
+
+def test_what_the_seeds_could_have_shown_are_the_half_widths_added(write_arm):
+    write_arm((0.5, 0.52), (0.5, 0.52), (0.5, 0.52))
+    found = records.compared("poker", COMPARISON)
+    figures = [records.figures_at("poker", COMPARISON[side]) for side in ("left", "right")]
+    pooled = [pool_seeds([*side.values()]) for side in figures]
+    assert found.detectable == sum((f["high"] - f["low"]) / 2 for f in pooled)
+    assert found.detectable == pytest.approx(0.04, abs=0.004)  # 0.02 on either side
+    assert found.detectable_text == f"{100 * found.detectable:.1f} points"
+    assert found.verdict == "inconclusive"
+    nats = records.compared("poker", COMPARISON | {"unit": "nats per token"})
+    assert nats.detectable_text.endswith(" nats per token")
+
+
+@pytest.mark.parametrize("by", [0.8, 1.2])
+def test_a_difference_beyond_what_could_be_shown_separates_the_intervals(write_arm, by):
+    write_arm((0.5, 0.5), (0.5, 0.5), (0.5, 0.5))
+    least = records.compared("poker", COMPARISON).detectable
+    write_arm(*[(0.5, 0.5 + by * least)] * 3)
+    found = records.compared("poker", COMPARISON)
+    assert (found.verdict == "mechanism seen") is (by > 1)
+
+
+def test_seeds_that_differ_can_show_less(write_arm):
+    write_arm((0.5, 0.6), (0.5, 0.6), (0.5, 0.6))
+    alike = records.compared("poker", COMPARISON).detectable
+    write_arm((0.5, 0.4), (0.5, 0.6), (0.5, 0.8))
+    assert records.compared("poker", COMPARISON).detectable > 2 * alike
+
+
+def test_a_nano_claim_gets_its_verdict_and_its_figures(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    (claim,) = _load(package, yaml.safe_dump([NANO]), [EXPECTED])
+    assert claim["verdict"] == "mechanism seen"
+    assert claim["exploratory"] is False
+    assert claim["compare"][0]["expected"] == "rises"
+    assert claim["detectable"].endswith(" points")
+    assert "20.0 % [" in claim["measured"]
+    assert "55.0 % [" in claim["measured"]
+
+
+def test_the_worst_of_several_comparisons_counts(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    back = {"left": PAIR["right"], "right": PAIR["left"]}
+    rows = [NANO | {"compare": [*NANO["compare"], back | {"what": "backwards"}]}]
+    (claim,) = _load(package, yaml.safe_dump(rows), [EXPECTED, EXPECTED | back])
+    assert claim["verdict"] == "mechanism not seen"
+    assert claim["detectable"].count(" points; ") == 1
+
+
+def test_a_nano_claim_without_records_was_not_run(package, write_arm):
+    (claim,) = _load(package, yaml.safe_dump([NANO]), [EXPECTED])
+    assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
+    assert claim["command"] == "casebook experiments poker"
+
+
+@pytest.mark.parametrize(
+    "change", [{"left": "made_up/before/nothing"}, {"expected": "stays"}, {"what": ""}]
+)
+def test_a_comparison_that_cannot_be_made_is_an_error(write_arm, change):
+    write_arm((0.2, 0.5))
+    with pytest.raises(CasebookError):
+        records.compared("poker", COMPARISON | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"compare": []}, "needs 'compare'"),
+        ({"compare": "accuracy"}, "needs 'compare'"),
+        ({"compare": ["accuracy"]}, "expected fields"),
+        ({"compare": [COMPARISON]}, "belongs in expectations.yaml"),
+        ({"compare": [PAIR]}, "'what' is missing"),
+        ({"compare": [PAIR | {"what": "a", "units": "nats"}]}, "no field 'units'"),
+        ({"verdict": "mechanism seen"}, "no field 'verdict'"),
+    ],
+)
+def test_a_nano_claim_names_comparisons_and_no_verdict(package, change, message):
+    with pytest.raises(CasebookError, match=f"constant-answer.*{message}"):
+        _load(package, yaml.safe_dump([NANO | change]), [EXPECTED])
+
+
+# Expectations
+
+
+def test_what_was_expected_after_the_records_is_exploratory(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    late = EXPECTED | {"written": "after", "first_record": "0f7bbda"}
+    (claim,) = _load(package, yaml.safe_dump([NANO]), [late])
+    assert (claim["verdict"], claim["exploratory"]) == ("mechanism seen", True)
+    back = {"left": PAIR["right"], "right": PAIR["left"]}
+    rows = [NANO | {"compare": [*NANO["compare"], back | {"what": "backwards"}]}]
+    (claim,) = _load(package, yaml.safe_dump(rows), [EXPECTED, late | back])
+    assert claim["exploratory"] is True  # one late expectation is enough
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"expected": "stays"}, "unknown expectation 'stays'.*rises, falls"),
+        ({"expected": None}, "'expected' is missing"),
+        ({"left": ""}, "'left' is missing"),
+        ({"written": "during"}, "unknown value of 'written'.*before, after"),
+        ({"date": "yesterday"}, "no date"),
+        ({"date": 20261121}, "'date' is missing or is not text"),
+        ({"written": "after"}, "names 'first_record'"),
+        ({"written": "after", "first_said": "0f7bbda"}, "names 'first_record'"),
+        ({"first_said": "0f7bbda"}, "together"),
+        ({"first_record": "0f7bbda"}, "together"),
+        ({"first_said": "HEAD", "first_record": "0f7bbda"}, "'HEAD' in 'first_said' is no commit"),
+        ({"seen": "0f7bbda"}, "no field 'seen'"),
+    ],
+)
+def test_a_wrong_expectation_is_named(package, change, message):
+    with pytest.raises(CasebookError, match=r"expectations\.yaml of poker, row 1 .*" + message):
+        _load(package, yaml.safe_dump([NANO]), [EXPECTED | change])
+
+
+@pytest.mark.parametrize(
+    ("expectations", "message"),
+    [
+        ([], "has nothing about claim constant-answer, made_up/before/accuracy against"),
+        ([EXPECTED | {"right": "made_up/after/other"}], "has nothing about claim constant-answer"),
+        ([EXPECTED, EXPECTED | {"expected": "falls"}], "row 2 .*has another expectation"),
+        ([EXPECTED, EXPECTED | {"claim": "unheard-of"}], "claim unheard-of does not compare"),
+        (["rises"], "row 1 .no claim.*expected fields"),
+    ],
+)
+def test_comparisons_and_expectations_are_one_to_one(package, expectations, message):
+    with pytest.raises(CasebookError, match=message):
+        _load(package, yaml.safe_dump([NANO]), expectations)
+
+
+def test_a_case_without_comparisons_needs_no_expectations(package):
+    _load(package, yaml.safe_dump([CLAIM]))
+    (package / "cases" / "poker" / "expectations.yaml").unlink()
+    assert records.load_expectations("poker") == []
+    assert len(records.load_claims("poker")) == 1
+    with pytest.raises(UnknownName, match="pokr"):
+        records.load_expectations("pokr")
+    (package / "cases" / "poker" / "expectations.yaml").write_text("a: 1")
+    with pytest.raises(CasebookError, match="must be a list of expectations"):
+        records.load_claims("poker")
+
+
+# Counting
+
+
+def test_a_tally_counts_citations_and_exploratory_rows_apart(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    late = {"written": "after", "first_record": "0f7bbda"}
+    rows = [
+        CLAIM,
+        CLAIM | {"id": "b", "verdict": "not shown"},
+        CITED | {"id": "c"},
+        NANO | {"id": "d"},
+        NANO | {"id": "e"},
+    ]
+    expectations = [EXPECTED | {"claim": "d"}, EXPECTED | late | {"claim": "e"}]
+    _load(package, yaml.safe_dump(rows), expectations)
+    counts = records.tally(["poker"])
+    assert counts == {
+        "poker": {
+            ("computation", "refuted"): 1,
+            ("computation", "not shown"): 1,
+            ("citation", "refuted"): 1,
+            ("nano", "mechanism seen"): 1,
+            ("exploratory", "mechanism seen"): 1,
+        }
+    }
+    assert list(counts["poker"])[-1] == ("exploratory", "mechanism seen")
+    table = records.tally_table(counts).splitlines()
+    assert table[0] == "| evidence | verdict | Poker hands | together |"
+    assert table[-2] == "| nano, exploratory | mechanism seen | 1 | 1 |"
+    assert table[-1].split("|")[3:5] == [" 5 ", " 5 "]
+
+
+def test_an_exploratory_row_that_was_not_run_is_counted_as_not_run(package, write_arm):
+    late = EXPECTED | {"written": "after", "first_record": "0f7bbda"}
+    _load(package, yaml.safe_dump([NANO]), [late])
+    assert records.tally(["poker"]) == {"poker": {("none", "not run here"): 1}}
+
+
+def test_every_claim_is_counted_once():
+    counts = records.tally()
+    assert list(counts) == ["poker", "landuse", "gsm8k", "math"]
+    for case, found in counts.items():
+        assert sum(found.values()) == len(records.load_claims(case))
+    columns = [[*found] for found in counts.values()]
+    assert all(one == columns[0] for one in columns)
+    assert sum(found.get(("citation", "confirmed"), 0) for found in counts.values()) > 0
+
+
+def test_a_dozen_claims_are_decided_by_published_documents():
+    cited = [
+        r for c in known_cases() for r in records.load_claims(c) if r["evidence"] == "citation"
+    ]
+    assert len(cited) >= 12
+    by_address = {}
+    for row in cited:  # one document has one title and one date
+        document = row["document"]
+        assert by_address.setdefault(document["address"], document) == document
+
+
+def test_a_cell_of_a_table_holds_bars_and_line_ends():
+    assert records.table_row("KL[p || q]", "a\n  b") == r"| KL[p \|\| q] | a b |"
+
+
+def test_a_unit_turns_shares_into_numbers(write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    text = records.compared("poker", COMPARISON | {"unit": "nats"}).text
+    assert "0.2 [" in text
+    assert "] nats (3 seeds)" in text
+
+
+def test_arms_without_a_common_seed_are_not_compared(write_arm):
+    write_arm((0.2, 0.5))
+    write_arm((0.2, 0.5), (0.2, 0.5), arm="other")
+    folder = paths.RESULTS / "poker" / "nano" / "other"
+    (folder / "seed0.json").unlink()
+    assert records.compared("poker", COMPARISON | {"right": "other/after/accuracy"}) is None
+
+
+def test_what_could_not_be_read_is_no_label():
+    figure = records.commonest_label({"flush": 3, "straight": 1, records.NO_ANSWER: 6})
+    assert figure["value"] == 0.3
+    assert figure["n"] == 10
+
+
+@pytest.mark.parametrize(
+    ("confusion", "value"),
+    [
+        ([[10, 0, 0], [0, 10, 0]], 1.0),
+        ([[10, 0, 0], [10, 0, 0]], 0.0),  # always named
+        ([[0, 5, 5], [0, 10, 0]], 0.0),  # never named
+        ([[0, 10, 0], [10, 0, 0]], -1.0),
+    ],
+)
+def test_telling_a_label_from_the_others_is_not_naming_it_often(confusion, value):
+    figure = records.discrimination(confusion, 0, samples=2)
+    assert figure["value"] == pytest.approx(value)
+    assert figure["low"] <= value <= figure["high"]
+
+
+def test_plain_numbers_and_histograms_are_figures_too(write_arm):
+    write_arm((0.2, 0.5))
+    assert records.figures_at("poker", "made_up/after/drift")[0]["low"] == 0.5
+    assert records.figures_at("poker", "made_up/after/commonest_label")[0]["value"] == 1.0
+
+
+def test_the_claims_of_every_case_are_valid():
+    for case in known_cases():
+        for row in records.load_claims(case):
+            assert row["verdict"] in records.VERDICTS[row["evidence"]]
+
+
+# The write-ups
+
+TEXTS = ("title", "author", "date", "address", "about", "task", "model", "ours")
+SOURCE = dict.fromkeys(TEXTS, "Text") | {"address": "not known", "numbers": ["1 %", "2 %", "3 %"]}
+CORRECTION = {"said": "a", "where": "b", "right": "c", "shown_in": "10 · One hand by hand"}
+
+
+@pytest.fixture
+def write_source(package):
+    """A function that replaces the write-up of poker by what it is given."""
+
+    def write(content):
+        (package / "cases" / "poker" / "source.yaml").write_text(yaml.safe_dump(content))
+
+    return write
+
+
+def test_a_write_up_is_what_its_file_says(write_source):
+    write_source(SOURCE | {"corrections": [CORRECTION]})
+    assert records.load_source("poker") == SOURCE | {"corrections": [CORRECTION]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({**SOURCE}, "must be a list"),
+        ({**SOURCE, "corrections": [], "pages": "3"}, "no field 'pages'"),
+        ({**SOURCE, "corrections": [], "title": ""}, "'title' is missing"),
+        ({**SOURCE, "corrections": [], "date": 2025}, "'date' is missing or is not text"),
+        ({**SOURCE, "corrections": ["wrong"]}, "expected fields"),
+        ({**SOURCE, "corrections": [{**CORRECTION, "right": " "}]}, "'right' is missing"),
+        ({**SOURCE, "corrections": [{**CORRECTION, "shown_in": "notebook 10"}]}, "no '41 · Head"),
+        ({**SOURCE, "corrections": [], "ours": ""}, "'ours' is missing"),
+        ({**SOURCE, "corrections": [], "task": None}, "'task' is missing"),
+        ({**SOURCE, "corrections": [], "numbers": ["1", "2"]}, "a list of 3 sentences"),
+        ({**SOURCE, "corrections": [], "numbers": "1 2 3"}, "a list of 3 sentences"),
+        ({**SOURCE, "corrections": [], "numbers": ["1", "2", "many"]}, "'many' .*has no figure"),
+        ({**SOURCE, "corrections": [], "numbers": ["1", "2", {"a": 3}]}, "has no figure"),
+        (["not", "a", "mapping"], "expected fields"),
+    ],
+)
+def test_a_write_up_that_lacks_something_is_one_sentence(write_source, content, message):
+    if isinstance(content, dict):
+        content.setdefault("corrections", None)
+    write_source(content)
+    with pytest.raises(CasebookError, match=message):
+        records.load_source("poker")
+
+
+def test_a_case_without_a_write_up_is_one_sentence(package):
+    (package / "cases" / "poker" / "source.yaml").unlink()
+    with pytest.raises(CasebookError, match="cannot be read"):
+        records.load_source("poker")
+
+
+def test_the_box_links_a_known_address_and_says_where_there_is_none(write_source):
+    write_source(SOURCE | {"corrections": []})
+    assert "| **Title** | *Text* (address not known) |" in records.write_up_box("poker")
+    write_source(SOURCE | {"corrections": [], "address": "https://example.org/a"})
+    box = records.write_up_box("poker").splitlines()
+    assert "| **Title** | [Text](https://example.org/a) |" in box
+    assert "| **Its three numbers** | 1 %<br>2 %<br>3 % |" in box
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_every_write_up_fits_into_its_box(case):
+    box = records.write_up_box(case).splitlines()
+    assert len({line.count("|") - line.count(r"\|") for line in box}) == 1  # whole rows
+    assert len(" ".join(box).split()) < 220  # a minute
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_every_correction_is_shown_where_it_says(case):
+    corrections = records.load_source(case)["corrections"]
+    assert corrections
+    for correction in corrections:
+        number, _, heading = correction["shown_in"].partition(" · ")
+        (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
+        cells = json.loads(path.read_text())["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        headings = {
+            line.lstrip("# ") for text in texts for line in text.splitlines() if line[:2] == "##"
+        }
+        assert heading in headings

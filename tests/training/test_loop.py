@@ -1,0 +1,786 @@
+"""One training: its configuration, its folder, and what a kill or a full disk leaves of it."""
+
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from transformers import AutoTokenizer
+
+from casebook import load_case, models, paths, training
+from casebook.case import CasebookError
+from casebook.models.decoding import constraint_for
+from casebook.training import identity, loop, measure
+
+CASE = load_case("poker")
+SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
+FEW = {"test_limit": 8, "evaluate_rows": 4, "max_completion_length": 32}
+SHORT = FEW | {"max_steps": 2, "evaluate_every": 0, "train_limit": 64}
+LABEL = {  # the label alone, among the eight
+    "variant": "label",
+    "max_completion_length": 8,
+    "constraint": "trie",
+    "reward_funcs": ["class_weighted"],
+    "reward_weights": [1.0],
+    "reward_kwargs": {"class_weighted": {"strict": True, "variant": "label"}},
+}
+LABELS = {f" {label}" for label in CASE.labels}
+
+
+def trained(path, **overrides):
+    """A run of two steps, with a smoke configuration in which `overrides` take another value."""
+    return training.train(training.read_config(SMOKE, SHORT | overrides), path)
+
+
+def command(*arguments, **options):
+    program = [sys.executable, "-m", "casebook.cli", *map(str, arguments)]
+    return subprocess.run(program, capture_output=True, text=True, cwd=paths.ROOT, **options)
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """Training alone: nothing is measured before and after."""
+    monkeypatch.setattr(measure, "measure_test", lambda *arguments: {})
+    monkeypatch.setattr(loop, "measure_test", lambda *arguments: {})
+    monkeypatch.setattr(measure, "_MEASURED", {})
+
+
+# Configuration -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(paths.CONFIGS.glob("*/*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_configuration_parses(path, monkeypatch):
+    if path.stem == "experiments":
+        pytest.skip("a file of arms, not of one training")
+    settings = yaml.safe_load(path.read_text())
+    # Whether a GPU has bf16 or fp16 is asked when the arguments are made; here there is none.
+    config = training.read_config(path, {"bf16": False, "fp16": False, "use_cpu": True})
+    assert config.case == path.parent.name
+    assert config.profile == path.stem.partition("_")[0]
+    assert config.max_steps == settings["max_steps"]
+
+
+def test_shipped_configurations_name_every_algorithmic_setting():
+    explicit = {
+        *("loss_type", "scale_rewards", "beta", "num_iterations", "epsilon", "epsilon_high"),
+        *("importance_sampling_level", "mask_truncated_completions", "use_bias_correction_kl"),
+        *("top_entropy_quantile", "entropy_coef", "multi_objective_aggregation"),
+        *("num_generations", "steps_per_generation", "gradient_accumulation_steps"),
+        *("per_device_train_batch_size", "max_completion_length", "temperature", "top_p", "top_k"),
+        *("repetition_penalty", "use_vllm", "shuffle_dataset", "disable_dropout", "max_steps"),
+        *("learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "weight_decay"),
+        *("adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "bf16", "fp16", "seed"),
+        *("gradient_checkpointing", "reward_funcs", "reward_weights", "report_to"),
+    }
+    for path in paths.CONFIGS.glob("*/*.yaml"):
+        if path.stem != "experiments":
+            assert explicit <= set(yaml.safe_load(path.read_text())), path
+
+
+def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path):
+    text = SMOKE.read_text().replace("learning_rate: 1.5e-3", "learning_rate: 1e-3")
+    (tmp_path / "config.yaml").write_text(text)
+    assert training.read_config(tmp_path / "config.yaml").grpo.learning_rate == 0.001
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"learning_rat": 1}, "unknown field 'learning_rat': did you mean 'learning_rate'"),
+        ({"num_generations": 3}, "num_generations|divisible"),
+        ({"num_generations": 0}, "num_generations is 0, and must be at least 2"),
+        ({"max_steps": -1}, "max_steps is -1"),
+        ({"completions_every": 0}, "completions_every is 0"),
+        ({"use_peft": None}, "the field 'use_peft' is missing"),
+        ({"reward_funcs": "correct"}, "must be a list of different names"),
+        ({"reward_funcs": ["correct", "correct", "correct"]}, "list of different names"),
+        ({"scale_rewards": "bogus"}, "unknown scale_rewards 'bogus'"),
+        ({"reward_funcs": ["corect"]}, "unknown reward 'corect'"),
+        ({"reward_weights": [1.0]}, "3 reward_funcs, but 1 reward_weights"),
+        ({"case": "pokr"}, "unknown case 'pokr'"),
+        ({"profile": "t5"}, "unknown profile 't5'"),
+        ({"variant": "both"}, "unknown variant 'both'"),
+        ({"max_steps": "many"}, "wrong type"),
+        ({"loss_type": "grpoo"}, "loss_type|grpoo"),
+        ({"method": "gpro"}, "unknown method 'gpro': known are grpo, plain_reinforce, .*rejection"),
+        ({"method": None}, "unknown method None"),
+        ({"method": 3}, "unknown method 3"),
+        ({"constraint": "tree"}, "unknown constraint 'tree': known are none, position, trie"),
+        ({"constraint": None}, "unknown constraint None"),
+        ({"method": "plain_grpo", "constraint": "trie"}, "'plain_grpo' samples without a constrai"),
+        ({"method": "rejection", "constraint": "position"}, "'rejection' samples without a constr"),
+        ({"score_constrained": "perhaps"}, "wrong type"),
+        ({"reward_funcs": ["kl"]}, "unknown reward 'kl': known are correct, .*kl_penalty"),
+        ({"reward_funcs": 3}, "must be a list of different names"),
+        (
+            {"reward_funcs": ["kl_penalty"], "reward_weights": [1.0], "use_peft": False},
+            "kl_penalty needs an adapter",
+        ),
+        (
+            {
+                "reward_funcs": ["kl_penalty"],
+                "reward_weights": [1.0],
+                "reward_kwargs": {"kl_penalty": {"beta": 0.1}},
+            },
+            "reward_kwargs do not fit",
+        ),
+        ({"reward_kwargs": {"kl_penalty": {}}}, "unknown reward in reward_kwargs 'kl_penalty'"),
+        ({"pass_at_k_rows": -1}, "pass_at_k_rows is -1"),
+        ({"pass_at_k_samples": 0}, "pass_at_k_samples is 0"),
+        ({"also_evaluate": ["free"]}, "also_evaluate must map names to settings"),
+        ({"also_evaluate": "free"}, "also_evaluate must map names to settings"),
+        ({"also_evaluate": {"free": None}}, "also_evaluate must map names to settings"),
+        ({"also_evaluate": {"hot": {"temperature": 2}}}, "'hot' 'temperature': known are variant"),
+        ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
+        ({"also_evaluate": {"free": {"constraint": "tree"}}}, "unknown constraint 'tree'"),
+        ({"also_evaluate": {"few": {"limit": -1}}}, "limit must be 1 or more"),
+        ({"also_evaluate": {"few": {"limit": "many"}}}, "limit must be 1 or more"),
+    ],
+)
+def test_a_field_that_cannot_be_is_one_sentence(overrides, message):
+    with pytest.raises(CasebookError, match=message):
+        training.reward_functions(training.read_config(SMOKE, overrides))
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [", "", "case: poker\n"])
+def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(CasebookError, match=r"config.yaml"):
+        training.read_config(tmp_path / "config.yaml")
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(CasebookError, match="cannot be read"):
+        training.read_config(tmp_path / "nothing.yaml")
+
+
+def test_reward_parameters_that_do_not_fit_are_one_sentence():
+    with pytest.raises(CasebookError, match="reward_kwargs"):
+        training.read_config(SMOKE, {"reward_kwargs": {"tag_format": {"tagz": 1}}})
+
+
+def test_prompts_that_leave_no_room_are_dropped_and_counted():
+    tokenizer = AutoTokenizer.from_pretrained(paths.DATA / "nano" / "poker")
+    config = training.read_config(SMOKE, {"train_limit": 32})
+    kept, dropped = training.training_rows(config, tokenizer)
+    assert (len(kept), dropped) == (32, 0)
+    config = training.read_config(SMOKE, {"train_limit": 32, "max_seq_length": 45})
+    with pytest.raises(CasebookError, match="max_seq_length"):
+        training.training_rows(config, tokenizer)
+
+
+def test_the_fingerprint_is_that_of_the_arm_not_of_the_seed():
+    mark = training.run_fingerprint(training.read_config(SMOKE, {"seed": 1}))
+    assert mark == training.run_fingerprint(training.read_config(SMOKE, {"seed": 2}))
+    assert mark != training.run_fingerprint(training.read_config(SMOKE, {"beta": 0.1}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "sft"},
+        {"constraint": "trie"},
+        {"score_constrained": False},
+        {"pass_at_k_rows": 8},
+        {"also_evaluate": {"label": {"variant": "label"}}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_an_arm_may_change_is_in_its_fingerprint(changes):
+    mark = training.run_fingerprint(training.read_config(SMOKE))
+    assert mark != training.run_fingerprint(training.read_config(SMOKE, changes))
+
+
+def test_rows_that_are_only_evaluated_are_in_the_fingerprint(monkeypatch):
+    config = training.read_config(SMOKE, {"also_evaluate": {"label": {"variant": "label"}}})
+    mark = training.run_fingerprint(config)
+    prompt = "casebook.cases.poker.data.nano_label_prompt"
+    monkeypatch.setattr(prompt, lambda hand: f"{hand}, in short:")
+    assert training.run_fingerprint(config) != mark
+
+
+@pytest.mark.parametrize(
+    ("method", "modules"),
+    [("grpo", []), ("plain_ppo", ["grpo"]), ("sft", []), ("rejection", [])],
+)
+def test_the_code_of_its_method_is_in_the_fingerprint_of_an_arm(method, modules, monkeypatch):
+    monkeypatch.setattr(identity, "fingerprint", lambda case, config, files, rows, code: code)
+    config = training.read_config(SMOKE, {"method": method})
+    assert training.run_fingerprint(config) == modules
+
+
+# A whole run -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+    return training.train(config, tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_a_run_leaves_its_metrics_validation_and_completions(run):
+    assert run.metrics()["step"].tolist() == [1, 2, 3, 4]
+    assert run.validation()["step"].tolist() == [0, 2, 4]
+    assert run.validation()["kl_from_base"].iloc[0] == pytest.approx(0, abs=1e-6)
+    completions = run.completions()
+    assert len(completions) == 4 * 16
+    parts = [f"reward/{name}" for name in ("correct", "tag_format", "answer_grammar")]
+    total = (completions[parts] * [1.0, 0.2, 0.2]).sum(axis=1)
+    assert total.to_numpy() == pytest.approx(completions["reward"].to_numpy())
+
+
+def test_recorded_rewards_are_those_that_trl_saw(run):
+    logged = run.metrics().set_index("step")["reward"]
+    written = run.completions().groupby("step")["reward"].mean()
+    assert written.to_numpy() == pytest.approx(logged.to_numpy(), abs=1e-4)
+
+
+def test_advantages_are_centred_in_each_group(run):
+    step = run.completions().query("step == 1").reset_index(drop=True)
+    assert step.groupby(step.index // 4)["advantage"].mean().abs().max() < 1e-6
+
+
+def test_the_record_says_what_was_measured_and_where_it_came_from(run):
+    record = json.loads((run.path / "record.json").read_text())
+    assert (record["case"], record["profile"], record["seed"]) == ("poker", "smoke", 0)
+    assert record["fingerprint"] == training.run_fingerprint(
+        training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+    )
+    for name in ("train_seconds", "samples_per_second", "peak_memory_mb"):
+        assert record[name] > 0
+    for when in ("before", "after"):
+        for name in (
+            "greedy_accuracy",
+            "sampled_accuracy",
+            "lenient_accuracy",
+            "well_formed",
+            "mean_completion_tokens",
+        ):
+            figure = record[when][name]
+            assert figure["low"] <= figure["value"] <= figure["high"]
+            assert figure["n"] == 8
+
+
+def test_the_adapter_on_disk_is_not_zero_and_names_no_place_of_this_machine(run):
+    assert models.largest_change(run.adapter) > 0
+    for file in run.adapter.glob("*.json"):
+        assert str(paths.ROOT) not in file.read_text(), file.name
+    card = models.load_saved(run.adapter)[2]
+    assert (card["case"], card["profile"], card["variant"]) == ("poker", "smoke", "reason")
+    assert card["max_completion_length"] == FEW["max_completion_length"]
+
+
+def test_a_finished_run_is_found_and_returned_as_it_is(run):
+    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+    before = (run.path / "record.json").stat().st_mtime_ns
+    assert training.train(config, run.path, resume=True).finished
+    assert (run.path / "record.json").stat().st_mtime_ns == before
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(run):
+    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+    with pytest.raises(CasebookError, match="--resume"):
+        training.train(config, run.path)
+    with pytest.raises(CasebookError, match="another configuration"):
+        training.train(training.read_config(SMOKE, FEW), run.path, resume=True)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(CasebookError, match="holds no run"):
+        training.train(training.read_config(SMOKE, FEW), tmp_path, resume=True)
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+def test_the_same_seed_gives_the_same_run_again(run, tmp_path):
+    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+    again = training.train(config, tmp_path / "again")
+    columns = ["reward", "grad_norm", "entropy"]
+    pd.testing.assert_frame_equal(again.metrics()[columns], run.metrics()[columns])
+
+
+# Methods -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[name for name in training.METHODS if name != "grpo"])
+def other(request, tmp_path_factory):
+    """A finished run of each method but TRL's."""
+    path = tmp_path_factory.mktemp("methods") / request.param
+    return request.param, trained(path, method=request.param, evaluate_every=2)
+
+
+def test_every_method_leaves_a_whole_record(other):
+    method, run = other
+    record = run.record()
+    assert record["config"]["method"] == method
+    assert (record["steps"], record["samples"]) == (2, 2 * 16)
+    assert record["adapter_largest_change"] > 0
+    for when in ("before", "after"):
+        for name in ("greedy_accuracy", "sampled_accuracy", "other_text_perplexity"):
+            figure = record[when][name]
+            assert figure["low"] <= figure["value"] <= figure["high"]
+    assert "kl_from_base" in record["after"]
+
+
+def test_every_method_logs_its_steps_and_its_validation(other):
+    _, run = other
+    assert run.metrics()["step"].tolist() == [1, 2]
+    assert run.metrics()["loss"].notna().all()
+    assert run.validation()["step"].tolist() == [0, 2]
+    assert run.validation()["kl_from_base"].iloc[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_only_what_the_policy_wrote_is_kept_as_completions(other):
+    method, run = other
+    assert len(run.completions()) == (2 * 16 if method in training.PLAIN else 0)
+
+
+def test_rejection_says_how_many_samples_it_learned_from(other):
+    method, run = other
+    if method == "rejection":
+        assert 0 < run.record()["accepted"] < run.record()["samples"]
+    else:
+        assert "accepted" not in run.record()
+
+
+def test_rejection_with_nothing_accepted_is_one_sentence(tmp_path, unmeasured):
+    with pytest.raises(CasebookError, match="none of 32 samples was accepted"):
+        trained(tmp_path / "run", method="rejection", max_completion_length=1)
+
+
+def test_rejection_makes_do_with_fewer_rows_than_it_would_ask(tmp_path, unmeasured):
+    run = trained(tmp_path / "run", method="rejection", train_limit=3)  # eight prompts otherwise
+    assert 0 < run.record()["accepted"] <= 3 * 4
+
+
+@pytest.mark.parametrize("method", ["sft", "rejection"])
+def test_a_supervised_run_goes_on_where_it_was_stopped(method, tmp_path, unmeasured):
+    overrides = {"method": method, "max_steps": 4, "save_steps": 2}
+    config = training.read_config(SMOKE, SHORT | overrides)
+    whole = trained(tmp_path / "whole", **overrides)
+
+    class Stop(Exception):
+        pass
+
+    def stop(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training.RunCallback, "on_step_end", stop)
+        with pytest.raises(Stop):
+            training.train(config, tmp_path / "run")
+    config = training.read_config(SMOKE, SHORT | overrides)
+    run = training.train(config, tmp_path / "run", resume=True)
+    assert run.metrics()["step"].tolist() == [1, 2, 3, 4]
+    columns = ["loss", "grad_norm", "learning_rate"]
+    pd.testing.assert_frame_equal(run.metrics()[columns], whole.metrics()[columns], rtol=1e-4)
+
+
+# A constraint ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def constrained_run(tmp_path_factory):
+    also = {
+        "free": {"variant": "label", "constraint": "none"},
+        "few": {"variant": "label-source", "constraint": "position", "limit": 5},
+    }
+    options = {"also_evaluate": also, "pass_at_k_rows": 3, "pass_at_k_samples": 4}
+    return trained(tmp_path_factory.mktemp("runs") / "trie", **LABEL, **options)
+
+
+def test_under_the_trie_the_policy_writes_labels_and_nothing_else(constrained_run):
+    completions = constrained_run.completions()
+    assert len(completions) == 2 * 16
+    assert set(completions["completion"]) <= LABELS
+    assert not completions["truncated"].any()
+    assert completions["well_formed"].all()
+
+
+def test_it_is_measured_under_the_constraint_it_was_trained_with(constrained_run):
+    record = constrained_run.record()
+    for when in ("before", "after"):
+        assert record[when]["well_formed"]["value"] == 1
+    assert models.load_saved(constrained_run.adapter)[2]["constraint"] == "trie"
+
+
+def test_more_evaluations_are_made_before_and_after_with_their_own_settings(constrained_run):
+    record = constrained_run.record()
+    for when in ("before", "after"):
+        also = record[when]["also"]
+        assert set(also) == {"free", "few"}
+        assert (also["free"]["greedy_accuracy"]["n"], also["few"]["greedy_accuracy"]["n"]) == (8, 5)
+        assert "sampled_accuracy" not in also["free"]
+    assert "also" not in record["before"]["also"]["free"]
+
+
+def test_pass_at_k_is_measured_before_and_after(constrained_run):
+    for when in ("before", "after"):
+        figures = constrained_run.record()[when]["pass_at_k"]
+        assert list(figures) == ["1", "2", "4"]
+        assert all(figure["n"] == 3 for figure in figures.values())
+        values = [figure["value"] for figure in figures.values()]
+        assert values == sorted(values)
+
+
+def allowed_shares(model, tokenizer, prompt, completion, temperature):
+    """Log-probabilities and entropies of a label's tokens, from a table of what may follow.
+
+    Written without `casebook.models.decoding`, on one unpadded sequence.
+    """
+    end = tokenizer.eos_token_id
+    texts = [[*tokenizer(label).input_ids, end] for label in LABELS]
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+    logps, entropies = [], []
+    for position, token in enumerate(completion):
+        so_far = completion[:position]
+        follow = sorted({t[position] for t in texts if t[:position] == so_far})
+        shares = (logits[position, follow] / temperature).log_softmax(-1)
+        logps.append(float(shares[follow.index(token)]))
+        entropies.append(float(-(shares.exp() * shares).sum()))
+    return logps, entropies
+
+
+def whole_softmax(model, tokenizer, prompt, completion, temperature):
+    """The same with every token allowed everywhere."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+    shares = (logits / temperature).log_softmax(-1)
+    logps = shares[range(len(completion)), completion]
+    return logps.tolist(), (-(shares.exp() * shares).sum(-1)).tolist()
+
+
+@pytest.mark.parametrize(("scored", "expected"), [(True, allowed_shares), (False, whole_softmax)])
+def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
+    scored, expected, tmp_path
+):
+    more = {"num_iterations": 2, "beta": 0.1, "temperature": 0.7, "save_strategy": "no"}
+    config = training.read_config(SMOKE, SHORT | LABEL | more)
+    model, tokenizer = models.load_policy("poker", "smoke", settings=config.settings)
+    seen = []
+
+    class Listening(training.ConstrainedTrainer):
+        def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+            result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+            seen.append((args, result))
+            return result
+
+    trainer = Listening(
+        model=model,
+        reward_funcs=training.reward_functions(config),
+        args=config.trainer_arguments(tmp_path),
+        train_dataset=training.training_rows(config, tokenizer)[0],
+        processing_class=tokenizer,
+        constraint=constraint_for("trie", CASE.labels, tokenizer),
+        score_constrained=scored,
+    )
+    trainer.train()
+    base = models.load_base(config.settings)[0]
+    assert len(seen) == 4  # old, reference and new of the first step; new of the second
+    for (_, ids, attention, length), (logps, entropies, _) in seen[:3]:
+        for i in range(len(ids)):
+            mask = attention[i].bool()
+            completion = ids[i, -length:][mask[-length:]].tolist()
+            prompt = ids[i, :-length][mask[:-length]].tolist()
+            want = expected(base, tokenizer, prompt, completion, 0.7)
+            assert logps[i, : len(completion)].tolist() == pytest.approx(want[0], abs=1e-4)
+            if entropies is not None:
+                assert entropies[i, : len(completion)].tolist() == pytest.approx(want[1], abs=1e-4)
+
+
+def test_an_entropy_bonus_under_the_trie_has_a_finite_gradient(tmp_path, unmeasured):
+    run = trained(tmp_path / "run", **LABEL, entropy_coef=0.01)
+    assert run.metrics()["grad_norm"].between(0, 100, inclusive="neither").all()
+
+
+# The KL inside the reward ------------------------------------------------------------------
+
+
+@pytest.fixture
+def policy():
+    return models.load_policy("poker", "smoke")
+
+
+def batch_of(tokenizer, completions):
+    prompts = CASE.load("train", variant="label")["prompt"][: len(completions)]
+    ids = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in completions]
+    return {"prompts": prompts, "completions": completions, "completion_ids": ids}
+
+
+def test_the_penalty_is_zero_where_the_adapter_has_changed_nothing(policy):
+    penalty = training.KlPenalty()
+    penalty.bind(*policy)
+    assert penalty(**batch_of(policy[1], [" flush", " four of a kind"])) == [0.0, 0.0]
+
+
+def test_the_penalty_is_the_base_minus_the_policy_in_nats_a_token(policy):
+    model, tokenizer = policy
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter += 0.1 * torch.randn_like(parameter)
+    batch = batch_of(tokenizer, [" flush", " four of a kind", " 2C 3D", " one pair"])
+    penalty = training.KlPenalty()
+    penalty.bind(model, tokenizer)
+    base = models.load_base(models.read_settings("poker", "smoke"))[0]
+    expected = []
+    for prompt, ids in zip(batch["prompts"], batch["completion_ids"], strict=True):
+        prompt = tokenizer(prompt).input_ids
+        moved, still = (whole_softmax(m, tokenizer, prompt, ids, 1.0)[0] for m in (model, base))
+        expected.append((sum(still) - sum(moved)) / len(ids))
+    assert max(map(abs, expected)) > 0.1
+    assert min(expected) < 0 < max(expected)  # k1 has both signs
+    assert penalty(**batch) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_penalty_that_was_bound_to_no_policy_says_so():
+    with pytest.raises(CasebookError, match="bound to no policy"):
+        training.KlPenalty()(["Hand:"], [" flush"], [[3, 1]])
+
+
+def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
+    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
+    run = trained(tmp_path / "run", **(LABEL | parts))
+    completions = run.completions()
+    first, second = (completions[completions["step"] == step] for step in (1, 2))
+    assert (first["reward/kl_penalty"] == 0).all()
+    assert (second["reward/kl_penalty"] != 0).any()
+    total = second["reward/class_weighted"] + 0.1 * second["reward/kl_penalty"]
+    assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
+
+
+# A reward that does not depend on the completion -------------------------------------------
+
+
+def test_the_published_bug_trains_nothing_at_all(tmp_path, unmeasured):
+    leak = {"variant": "label-dealt", "reward_funcs": ["leaking_label"], "reward_kwargs": {}}
+    run = trained(tmp_path / "run", **(LABEL | leak | {"constraint": "none"}))
+    metrics = run.metrics()
+    assert (metrics["grad_norm"] == 0).all()
+    assert (metrics["frac_reward_zero_std"] == 1).all()
+    assert metrics["reward"].max() > 0  # half of the hands are what the prompt names first
+    assert run.record()["adapter_largest_change"] == 0
+
+
+# What arms share ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """`_before` without a model; what it measured, one entry for each time."""
+    times = []
+    monkeypatch.setattr(measure, "_MEASURED", {})
+    monkeypatch.setattr(measure, "load_base", lambda settings: (None, None))
+    monkeypatch.setattr(measure, "measure_test", lambda *arguments: times.append(0) or len(times))
+    return times
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"learning_rate": 1e-4},
+        {"reward_funcs": ["random_reward"], "reward_weights": [1.0]},
+        {"max_steps": 1, "beta": 0.1},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_arms_that_start_from_the_same_base_measure_it_once(measured, changes):
+    before = measure.measure_base(training.read_config(SMOKE))
+    assert measure.measure_base(training.read_config(SMOKE, changes)) == before
+    assert len(measured) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"variant": "label"},
+        {"constraint": "trie"},
+        {"temperature": 0.5},
+        {"top_k": 5},
+        {"max_completion_length": 8},
+        {"test_limit": 4},
+        {"test_samples": 2},
+        {"pass_at_k_rows": 4},
+        {"also_evaluate": {"label": {"variant": "label"}}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_arms_that_measure_otherwise_do_not_share(measured, changes):
+    measure.measure_base(training.read_config(SMOKE))
+    measure.measure_base(training.read_config(SMOKE, changes))
+    assert len(measured) == 2
+
+
+def test_arms_with_another_base_do_not_share(measured, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(paths.DATA / "nano" / "poker", copy)
+    measure.measure_base(training.read_config(SMOKE))
+    config = training.read_config(SMOKE, {"model_name_or_path": str(copy)})
+    measure.measure_base(config)
+    assert len(measured) == 2
+    weights = (copy / "model.safetensors").read_bytes()
+    (copy / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    measure.measure_base(config)
+    assert len(measured) == 3
+
+
+def test_every_setting_that_a_measurement_reads_keeps_arms_apart(monkeypatch):
+    read, plain = set(), measure.evaluate
+
+    class Listening(dict):
+        def __getitem__(self, name):
+            read.add(name)
+            return super().__getitem__(name)
+
+        def get(self, name, default=None):
+            read.add(name)
+            return super().get(name, default)
+
+    def listening(*arguments, settings, **more):
+        return plain(*arguments, settings=Listening(settings), **more)
+
+    monkeypatch.setattr(measure, "evaluate", listening)
+    config = training.read_config(SMOKE, FEW | {"pass_at_k_rows": 2, "pass_at_k_samples": 2})
+    measure.measure_test(config, *models.load_base(config.settings))
+    assert {"temperature", "constraint"} <= read <= training.MEASURED
+
+
+# Warnings ----------------------------------------------------------------------------------
+
+
+def watched(path, share, steps):
+    """What a run's watch says that logs this share of groups without gradient."""
+    run, said = training.Run(path), []
+    watch = training.WatchCallback(run, {"num_generations": 4}, said.append)
+    for step in range(1, steps + 1):
+        line = {"kind": "train", "step": step, "loss": 0.0, "frac_reward_zero_std": share}
+        with open(path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+        watch.on_log(None, SimpleNamespace(global_step=step), None, logs=line)
+    return said
+
+
+def test_a_run_without_gradient_is_warned_of_once(tmp_path):
+    said = watched(tmp_path, share=1.0, steps=24)
+    assert len(said) == 1
+    assert said[0].startswith("step 8: In the last 8 logged steps 100% of the groups")
+
+
+def test_a_healthy_run_hears_nothing(tmp_path):
+    assert watched(tmp_path, share=0.2, steps=24) == []
+
+
+# Interruptions -----------------------------------------------------------------------------
+
+
+def start(output, *more, **options):
+    sets = [f"--set={name}={value}" for name, value in FEW.items()]
+    sets += ["--set=max_steps=8", "--set=save_steps=2", "--set=evaluate_every=0"]
+    program = ["-m", "casebook.cli", "train", "--config", str(SMOKE), "--output", str(output)]
+    return subprocess.Popen(
+        [sys.executable, *program, *sets, *more],
+        cwd=paths.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_run_stays_readable_and_goes_on(tmp_path):
+    output = tmp_path / "run"
+    process = start(output)
+    while process.poll() is None and training.Run(output).checkpoint() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    run = training.Run(output)
+    assert not run.finished
+    assert run.checkpoint() is not None
+    assert run.metrics()["step"].iloc[0] == 1
+    resumed = start(output, "--resume")
+    _, errors = resumed.communicate()
+    assert resumed.returncode == 0, errors
+    assert run.metrics()["step"].tolist() == list(range(1, 9))
+    assert run.finished
+    whole = tmp_path / "whole"
+    start(whole).communicate()
+    columns = ["reward", "grad_norm"]
+    pd.testing.assert_frame_equal(
+        run.metrics()[columns], training.Run(whole).metrics()[columns], rtol=1e-4
+    )
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
+    output = tmp_path / "run"
+
+    def small_disk():  # no file may grow beyond 600 kB: the optimizer's state does not fit
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
+
+    process = start(output, preexec_fn=small_disk)
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "--resume" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    assert training.Run(output).metrics()["step"].tolist() == [1, 2]
+    resumed = start(output, "--resume")
+    _, errors = resumed.communicate()
+    assert resumed.returncode == 0, errors
+    assert training.Run(output).metrics()["step"].tolist() == list(range(1, 9))
+
+
+def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
+    overrides = FEW | {"max_steps": 1, "evaluate_every": 0}
+    missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "data/nano/nothing"})
+    with pytest.raises(CasebookError, match="no model could be loaded"):
+        training.train(missing, tmp_path / "run")
+    assert training.train(training.read_config(SMOKE, overrides), tmp_path / "run").finished
+
+
+def test_a_run_does_not_go_on_across_a_change_of_code(tmp_path, monkeypatch):
+    config = training.read_config(SMOKE, FEW)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(yaml.safe_dump(config.settings))
+    (run / "fingerprint").write_text("of other code")
+    (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "seconds": 1.0}\n')
+    with pytest.raises(CasebookError, match="other code, data or weights"):
+        training.train(config, run, resume=True)
+
+
+def test_half_a_line_of_metrics_is_left_out(tmp_path):
+    lines = ['{"kind": "train", "step": 1, "reward": 1.0}', '{"kind": "train", "st']
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    assert training.Run(tmp_path).metrics()["step"].tolist() == [1]
+
+
+def test_half_a_checkpoint_is_passed_over(tmp_path):
+    for step in (2, 10):
+        (tmp_path / "checkpoints" / f"checkpoint-{step}").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "checkpoint-2" / "whole").touch()
+    assert training.Run(tmp_path).checkpoint().name == "checkpoint-2"
+
+
+def test_wandb_is_offline_unless_somebody_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.delenv("WANDB_DIR", raising=False)
+    overrides = FEW | {"max_steps": 1, "evaluate_every": 0, "report_to": "wandb"}
+    run = training.train(training.read_config(SMOKE, overrides), tmp_path / "run")
+    import wandb
+
+    wandb.finish()
+    assert list(run.path.glob("wandb/offline-run-*"))

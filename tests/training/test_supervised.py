@@ -1,0 +1,147 @@
+"""The supervised controls: which texts they learn from, and which of their tokens count."""
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from casebook import load_case, models, nano
+from casebook.case import CasebookError
+from casebook.training import supervised
+
+CASE = load_case("poker")
+SMOKE = models.read_settings("poker", "smoke")
+
+
+@pytest.fixture(scope="module")
+def base():
+    return models.load_base(SMOKE)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return PreTrainedTokenizerFast.from_pretrained(nano.folder("poker"))
+
+
+# What the oracle would write
+
+
+@pytest.mark.parametrize("variant", ["reason", "label", "label-dealt"])
+def test_what_is_taught_is_right_well_formed_and_ends(variant):
+    rows = CASE.load("validation", variant=variant)
+    texts = supervised.taught("poker", rows, variant)
+    assert [text["prompt"] for text in texts] == rows["prompt"][:]
+    for row, text in zip(rows, texts, strict=True):
+        assert CASE.grade(text["completion"], row["answer"], variant=variant).strict
+        assert text["ends"]
+
+
+# What the model itself gets right
+
+
+@pytest.mark.parametrize("variant", ["reason", "label"])
+def test_what_is_accepted_is_right_and_well_formed(base, variant):
+    settings = SMOKE | {"variant": variant, "num_generations": 8}
+    rows = CASE.load("train", variant=variant).select(range(16))
+    answers = dict(zip(rows["prompt"], rows["answer"], strict=True))
+    torch.manual_seed(0)
+    kept = supervised.accepted(*base, "poker", rows, settings)
+    assert 0 < len(kept) < 16 * 8
+    for text in kept:
+        graded = CASE.grade(text["completion"], answers[text["prompt"]], variant=variant)
+        assert graded.strict
+        assert text["ends"]
+
+
+def test_every_prompt_is_sampled_as_often_as_grpo_would(base, monkeypatch):
+    asked = []
+
+    def right(model, tokenizer, prompts, *decoding):
+        asked.extend(prompts)
+        return [{"completion": answers[prompt], "truncated": False} for prompt in prompts]
+
+    monkeypatch.setattr(supervised, "generate", right)
+    monkeypatch.setattr(supervised, "BATCH", 5)  # does not divide the samples
+    rows = CASE.load("train", variant="label").select(range(3))
+    answers = dict(zip(rows["prompt"], rows["answer"], strict=True))
+    settings = SMOKE | {"variant": "label", "num_generations": 4}
+    kept = supervised.accepted(*base, "poker", rows, settings)
+    assert asked == [prompt for prompt in rows["prompt"] for _ in range(4)]
+    assert [text["completion"] for text in kept] == [answers[prompt] for prompt in asked]
+
+
+def test_a_right_answer_that_was_cut_off_is_not_accepted(base, monkeypatch):
+    rows = CASE.load("train", variant="label").select(range(2))
+    written = [{"completion": rows[0]["answer"], "truncated": True}]
+    written += [{"completion": rows[1]["answer"], "truncated": False}]
+    monkeypatch.setattr(supervised, "generate", lambda *arguments: written)
+    settings = SMOKE | {"variant": "label", "num_generations": 1}
+    kept = supervised.accepted(*base, "poker", rows, settings)
+    assert [text["prompt"] for text in kept] == [rows[1]["prompt"]]
+
+
+def test_where_nothing_is_accepted_there_is_nothing_to_train_on(base):
+    rows = CASE.load("train").select(range(4))
+    settings = SMOKE | {"max_completion_length": 1}
+    with pytest.raises(CasebookError, match="none of 16 samples was accepted"):
+        supervised.accepted(*base, "poker", rows, settings)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_sampling_gives_the_training_mode_back(base, training):
+    model, tokenizer = base
+    model.train(training)
+    torch.manual_seed(0)
+    supervised.accepted(model, tokenizer, "poker", CASE.load("train").select(range(8)), SMOKE)
+    assert model.training is training
+    model.eval()
+
+
+# Tokens
+
+
+def test_prompts_are_not_learned_and_only_whole_completions_end(tokenizer):
+    rows = [
+        {"prompt": "Hand: 2C\n", "completion": "flush", "ends": True},
+        {"prompt": "Hand: 2C\n", "completion": "<think>\n2 2 2", "ends": False},
+    ]
+    batch = supervised.collate(tokenizer, rows, nano.MAX_LENGTH)
+    learned = [[i for i in row.tolist() if i != supervised.IGNORED] for row in batch["labels"]]
+    assert tokenizer.decode(learned[0]) == "flush<eos>"
+    assert tokenizer.decode(learned[1]) == "<think>\n2 2 2"
+
+
+def test_padding_stands_on_the_right_and_counts_nowhere(tokenizer):
+    rows = [
+        {"prompt": "Hand: 2C\n", "completion": " one pair", "ends": True},
+        {"prompt": "Hand: 2C 2D\n", "completion": " four of a kind", "ends": True},
+    ]
+    batch = supervised.collate(tokenizer, rows, nano.MAX_LENGTH)
+    text = rows[0]["prompt"] + rows[0]["completion"] + tokenizer.eos_token
+    length = len(tokenizer(text).input_ids)
+    assert batch["attention_mask"].sum(1).tolist() == [length, batch["input_ids"].shape[1]]
+    assert (batch["input_ids"][0, length:] == tokenizer.pad_token_id).all()
+    assert (batch["labels"][0, length:] == supervised.IGNORED).all()
+
+
+def test_what_is_too_long_is_cut_and_has_no_end(tokenizer):
+    row = {"prompt": "Hand: 2C\n", "completion": " four of a kind", "ends": True}
+    whole = supervised.collate(tokenizer, [row], 128)["input_ids"]
+    cut = supervised.collate(tokenizer, [row], whole.shape[1] - 2)
+    assert torch.equal(cut["input_ids"], whole[:, :-2])
+    assert tokenizer.eos_token_id not in cut["labels"]
+
+
+def test_the_trainer_learns_what_it_is_shown(tmp_path):
+    from casebook.training import read_config
+
+    options = {"max_steps": 12, "learning_rate": 1e-2, "save_strategy": "no"}
+    config = read_config(("poker", "smoke"), options)
+    arguments = config.trainer_arguments(tmp_path)
+    model, tokenizer = models.load_policy("poker", "smoke")
+    prompt = CASE.load("train", variant="label")[0]["prompt"]
+    texts = [{"prompt": prompt, "completion": " four of a kind", "ends": True}] * 16
+    trainer = supervised.trainer(model, tokenizer, texts, arguments, [], 128)
+    trainer.train()
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert len(losses) == 12
+    assert losses[-1] < 0.2 < losses[0]
