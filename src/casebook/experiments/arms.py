@@ -27,6 +27,7 @@ from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
 from casebook.models import load_base, load_saved
 from casebook.records import provenance, read_record, write_json
 from casebook.records.files import plain
+from casebook.records.gate import COMPLETIONS
 from casebook.stats import mean_interval
 from casebook.training import (
     CURVE_WINDOW,
@@ -166,11 +167,28 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
         kept = paths.RESULTS / case / profile / "adapter"
         without_reference = shutil.ignore_patterns("ref")
         shutil.copytree(run.adapter, kept, ignore=without_reference, dirs_exist_ok=True)
+        write_completions(run.completions(), kept.with_name(COMPLETIONS))
     figures = record["after"]
     return path, (
         f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
         f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
         f"training, {record['measure_seconds']:.0f} s of measuring"
+    )
+
+
+def write_completions(completions: pd.DataFrame, path: Path) -> None:
+    """Keep what a run wrote, in small: as JSON lines, with figures of six digits.
+
+    Args:
+        completions: as `Run.completions()` gives them.
+        path: the compressed file; the same completions give the same bytes.
+    """
+    completions.to_json(
+        path,
+        orient="records",
+        lines=True,
+        double_precision=6,
+        compression={"method": "gzip", "mtime": 0},
     )
 
 

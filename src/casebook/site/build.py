@@ -19,7 +19,6 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import Case, CasebookError
-from casebook.records import claims
 from casebook.site import results
 from casebook.site.files import write_if_changed
 from casebook.site.pages import Page, chapters_of, heading_link, headings_of, read_pages
@@ -69,7 +68,11 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
     """Write what Sphinx reads, touching only files whose content changed."""
     source.mkdir(parents=True, exist_ok=True)
     environment = _environment(pages)
-    cases = [_case_context(case, pages, transcripts) for case in results.numbered_cases()]
+    counts = records.tally()
+    cases = [
+        _case_context(case, pages, transcripts) | {"counted": results.counted(counts[case.name])}
+        for case in results.numbered_cases()
+    ]
     others = [page for page in pages if not any(page in case["pages"] for case in cases)]
     picture = paths.ROOT / "figures" / PICTURE
     context = {
@@ -80,7 +83,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "transcripts": transcripts,
         "executed": any(page.source in ("run", "failed") for page in pages),
         "picture": picture.name if picture.exists() else "",
-        "claims_table": results.claims_table(),
+        "claims_table": records.tally_table(counts),
         "headlines": results.headlines(),
         "benchmarks": results.benchmarks_table(),
         "models": _models(),
@@ -124,19 +127,19 @@ def _environment(pages: Sequence[Page]):
 
 
 def _case_context(case: Case, pages: Sequence[Page], transcripts: Sequence) -> dict[str, Any]:
-    found = records.load_claims(case.name)
+    claims = records.load_claims(case.name)
     return {
         "name": case.name,
         "title": case.title,
         "question": case.question,
         "pages": chapters_of(case, pages),
-        "box": claims.write_up_box(case.name),
-        "claims": found,
-        "counted": results.counted(case),
+        "box": records.write_up_box(case.name),
+        "claims": claims,
+        "note": results.claims_note(case.name, claims),
         "source": records.load_source(case.name),
         "result": results.result(case),
         "arms": results.arms_table(case),
-        "settled": [claim for claim in found if claim["evidence"] == "computation"],
+        "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
     }
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from casebook import paths
+from casebook import paths, records
 from casebook.case import CasebookError
 from casebook.site import results
 from casebook.site.files import write_if_changed
@@ -20,11 +20,12 @@ def write_readme_results(readme: str | os.PathLike | None = None) -> bool:
     """
     readme = Path(readme or paths.ROOT / "README.md")
     text = readme.read_text(encoding="utf-8")
-    for name, made in (("claims", results.claims_table), ("results", results.headlines)):
+    made = {"claims": results.claims_table(records.tally()), "results": results.headlines()}
+    for name, table in made.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not (found and closed):
             raise CasebookError(f"{readme.name} needs the lines {begin} and {end}, in this order")
-        text = f"{before}{begin}\n\n{made()}\n\n{end}{after}"
+        text = f"{before}{begin}\n\n{table}\n\n{end}{after}"
     return write_if_changed(readme, text)

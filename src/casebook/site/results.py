@@ -31,12 +31,13 @@ HELD_OUT = {
     "math": "*generated* problems",
 }
 COUNTED = {
-    "computation": "settled by computation",
-    "citation": "settled by a published document",
-    "same model": "run with the write-up’s own model",
-    "other real model": "run with another real model",
-    "nano": "tried on the embedded model",
-    "none": "not run here",
+    "computation": "by computation",
+    "citation": "by a published document",
+    "same model": "by running the write-up’s model",
+    "other real model": "by running another real model",
+    "nano": "on the embedded model",
+    records.EXPLORATORY: "on the embedded model, exploratory",
+    "none": "not decided",
 }
 
 
@@ -48,10 +49,12 @@ def numbered_cases() -> list[Case]:
 def not_current(lines: Sequence[str]) -> str:
     """One line of Markdown that names the records that are not current; empty where all are.
 
-    >>> not_current(["Not current. replay due: poker/nano/grpo."] * 2)
-    '*Not current. replay due: poker/nano/grpo.*'
+    >>> not_current(["Not current. replay due: a.", "Not current. replay due: b."])
+    '*Not current. replay due: a; replay due: b.*'
     """
-    return f"*{' '.join(dict.fromkeys(lines))}*" if lines else ""
+    prefix = "Not current. "
+    named = [line.removeprefix(prefix).rstrip(".") for line in dict.fromkeys(lines)]
+    return f"*{prefix}{'; '.join(named)}.*" if named else ""
 
 
 # One case
@@ -89,13 +92,27 @@ def result(case: Case) -> str:
     return _with_note(" ".join(told), lines)
 
 
-def counted(case: Case) -> str:
-    """How many claims a case has, by evidence, as a sentence; empty where it has none."""
-    claims = records.load_claims(case.name)
-    kinds = Counter(claim["evidence"] for claim in claims)
-    parts = [f"{kinds[kind]} {words}" for kind, words in COUNTED.items() if kinds[kind]]
-    refuted = sum(claim["verdict"] == "refuted" for claim in claims)
-    return f"{len(claims)} claims: {_listed(parts)}; {refuted} refuted." if claims else ""
+def counted(counts: Mapping[tuple[str, str], int]) -> dict[str, str]:
+    """A case's counts of `records.tally` in words: how it was decided -> with which verdicts.
+
+    >>> counted({("citation", "confirmed"): 2, ("citation", "refuted"): 0})
+    {'by a published document': '2 confirmed'}
+    """
+    said: dict[str, list[str]] = {}
+    for (evidence, verdict), count in counts.items():
+        if count:
+            said.setdefault(COUNTED[evidence], []).append(f"{count} {verdict}")
+    return {how: ", ".join(parts) for how, parts in said.items()}
+
+
+def claims_note(case: str, claims: Sequence[Mapping[str, Any]]) -> str:
+    """Which of the records that decide these claims are not current, as `not_current`."""
+    lines: list[str] = []
+    compared = [comparison for claim in claims for comparison in claim.get("compare", ())]
+    arms = {one[side].split("/")[0] for one in compared for side in ("left", "right")}
+    for arm in sorted(arms):
+        records.committed(case, "nano", arm, say=lines.append)
+    return not_current(lines)
 
 
 def _taught(case: Case, method: str, main: Sequence[Mapping], say: Say) -> list[dict[str, Any]]:
@@ -108,25 +125,13 @@ def _taught(case: Case, method: str, main: Sequence[Mapping], say: Say) -> list[
 # All cases
 
 
-def tally(cases: Sequence[Case]) -> dict[str, Counter]:
-    """How many claims of each write-up got which verdict: title -> verdict -> number."""
-    return {
-        case.title: Counter(claim["verdict"] for claim in records.load_claims(case.name))
-        for case in cases
-    }
-
-
-def claims_table() -> str:
-    """A table of `tally`, with the sums."""
-    counts = tally(numbered_cases())
-    counts["together"] = sum(counts.values(), Counter())
-    known = dict.fromkeys(verdict for kind in records.VERDICTS.values() for verdict in kind)
-    used = [verdict for verdict in known if counts["together"][verdict]]
-    lines = [f"| write-up | claims | {' | '.join(used)} |", f"| --- |{' ---: |' * (len(used) + 1)}"]
-    for title, found in counts.items():
-        cells = [title, found.total(), *(found[verdict] for verdict in used)]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+def claims_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
+    """A small table of `records.tally`: the claims of all write-ups, by how they were decided."""
+    together = sum((Counter(found) for found in counts.values()), Counter())
+    order = [column for found in counts.values() for column in found]
+    rows = counted({column: together[column] for column in dict.fromkeys(order)})
+    lines = [f"| {together.total()} claims | verdicts |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| {how} | {found} |" for how, found in rows.items())])
 
 
 def headlines() -> str:

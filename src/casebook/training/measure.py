@@ -11,9 +11,9 @@ from casebook.training.identity import settings_mark
 
 # The settings that decide what a base model measures.
 MEASURED = {
-    *("case", "profile", "variant"),
-    *("model_name_or_path", "dtype", "load_in_4bit", "max_completion_length"),
-    *("temperature", "top_p", "top_k", "constraint", "test_limit", "test_samples"),
+    *("case", "profile", "variant", "model_name_or_path", "dtype", "load_in_4bit"),
+    *("max_completion_length", "temperature", "top_p", "top_k", "constraint"),
+    *("test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
 _MEASURED: dict[str, dict[str, Any]] = {}  # by settings, for the arms of one process
