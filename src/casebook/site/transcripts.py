@@ -82,9 +82,7 @@ def _write_page(
     """Write the page of one run; return how many completions it shows."""
     total = len(rows)
     rows = _thinned(rows)
-    note = (
-        f"{len(rows):,} completions of {rows['step'].nunique()} recorded steps of the run {run}."
-    )
+    note = f"{len(rows):,} completions of {rows['step'].nunique()} recorded steps of the run {run}."
     if len(rows) < total:
         note += f" Left out, to keep the page light: {total - len(rows):,} of the steps between."
     if profile == "smoke":
