@@ -42,6 +42,7 @@ from casebook.training import (
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
 OTHER = "other_prompt_perplexity"
 LENGTH = ("completions/mean_length", "completions/clipped_ratio")
+DIGITS = 6  # of a committed completion's reward
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 
 
@@ -187,7 +188,7 @@ def write_completions(completions: pd.DataFrame, path: Path) -> None:
         path,
         orient="records",
         lines=True,
-        double_precision=6,
+        double_precision=DIGITS,
         compression={"method": "gzip", "mtime": 0},
     )
 

@@ -40,6 +40,7 @@ from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
 
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
+DIGITS = arms.DIGITS  # of a committed reward
 NEAR = 1e-3  # of a window's mean, on another kind of machine
 ROW_SPLITS = ("train", "validation", "test")
 NOT_COMPARED = ("seconds", "step_time")
@@ -261,36 +262,29 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
     written = committed_completions(record["case"], record["profile"])
     if written.empty:
         return
-    config = record["config"]
-    case = load_case(record["case"])
-    rows = _rows_by_prompt(record["case"], record["profile"], config["seed"], config["variant"])
+    variant = record["config"]["variant"]
+    grade = load_case(record["case"]).grade
     for number, entry in enumerate(written.to_dict("records")):
-        grade = case.grade(entry["completion"], entry["answer"], variant=config["variant"])
+        found = grade(entry["completion"], entry["answer"], variant=variant)
         compare.exactly(
-            f"completion {number}: grade",
+            f"completion {number}: well formed, answer, correct",
             [entry["well_formed"], entry["extracted"], entry["correct"]],
-            [grade.well_formed, grade.answer, grade.correct],
+            [found.well_formed, found.answer, found.correct],
         )
-    columns: dict[str, list] = {}
-    for prompt in written["prompt"]:
-        for name, value in rows[prompt].items():
-            columns.setdefault(name, []).append(value)
-    completions = written["completion"].tolist()
+    rows = _rows_by_prompt(record["case"], record["profile"], record["seed"], variant)
+    columns = pd.DataFrame([rows[prompt] for prompt in written["prompt"]]).to_dict("list")
+    columns["completions"] = written["completion"].tolist()
     if isinstance(columns["prompt"][0], list):
-        completions = [[{"role": "assistant", "content": text}] for text in completions]
-    parsed = _parsed(record)
-    for reward in training.reward_functions(parsed):
+        columns["completions"] = [
+            [{"role": "assistant", "content": text}] for text in written["completion"]
+        ]
+    columns["prompts"] = columns.pop("prompt")
+    columns["completion_ids"] = [[0]] * len(written)
+    for reward in training.reward_functions(_parsed(record)):
         name = f"reward/{reward.__name__}"
         if name in written and reward.__name__ != training.KL_PENALTY:
-            paid = reward(
-                prompts=columns["prompt"],
-                completions=completions,
-                **{
-                    **{k: v for k, v in columns.items() if k != "prompt"},
-                    "completion_ids": [[0]] * len(completions),
-                },
-            )
-            compare.tree(name, written[name].tolist(), plain(list(map(float, paid))))
+            paid = [round(float(value), DIGITS) for value in reward(**columns)]
+            compare.tree(name, written[name].tolist(), paid)
 
 
 @functools.cache

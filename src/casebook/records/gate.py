@@ -62,6 +62,6 @@ def committed_completions(case: str, profile: str = "nano") -> pd.DataFrame:
     if not path.exists():
         return pd.DataFrame()
     # Neither texts that look like numbers nor those that look like dates are converted.
-    rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False)
+    rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True)
     rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
     return rows
