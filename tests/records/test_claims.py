@@ -420,10 +420,22 @@ def test_arms_without_a_common_seed_are_not_compared(write_arm):
     assert records.compared("poker", COMPARISON | {"right": "other/after/accuracy"}) is None
 
 
-def test_what_could_not_be_read_is_no_label():
-    figure = records.commonest_label({"flush": 3, "straight": 1, records.NO_ANSWER: 6})
-    assert figure["value"] == 0.3
-    assert figure["n"] == 10
+def test_the_entropy_of_answers_sees_labels_disappear_and_skips_what_could_not_be_read():
+    eight = {str(label): 5 for label in range(8)}
+    assert records.answer_entropy(eight) == pytest.approx(3)
+    assert records.answer_entropy(eight | {records.NO_ANSWER: 60, "9": 0}) == pytest.approx(3)
+    # The share of the most frequent label is 1/2 in both.
+    few, many = {"a": 4, "b": 4}, {"a": 4, "b": 1, "c": 1, "d": 1, "e": 1}
+    assert records.answer_entropy(few) < records.answer_entropy(many)
+    assert records.answer_entropy({"a": 4}) == records.answer_entropy({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("confusion", "count"),
+    [([[1, 0, 9], [0, 0, 5]], 1), ([[0, 1], [1, 0]], 0), ([[1, 0, 0], [5, 1, 0], [0, 0, 1]], 3)],
+)
+def test_a_label_is_recalled_where_it_is_right(confusion, count):
+    assert records.labels_recalled(confusion) == count
 
 
 @pytest.mark.parametrize(
@@ -444,7 +456,7 @@ def test_telling_a_label_from_the_others_is_not_naming_it_often(confusion, value
 def test_plain_numbers_and_histograms_are_figures_too(write_arm):
     write_arm((0.2, 0.5))
     assert records.figures_at("poker", "made_up/after/drift")[0]["low"] == 0.5
-    assert records.figures_at("poker", "made_up/after/commonest_label")[0]["value"] == 1.0
+    assert records.figures_at("poker", "made_up/after/answer_entropy")[0]["value"] == 0.0
 
 
 def test_the_claims_of_every_case_are_valid():

@@ -14,8 +14,8 @@ _MODULES = {
     "files": ("figure_text", "missing", "read_record", "write_json"),
     "identity": ("STATES", "digest", "source_mark", "state", "state_line"),
     "claims": (
-        *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "commonest_label"),
-        *("compared", "discrimination", "figures_at", "labels_recalled", "load_claims"),
+        *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "compared"),
+        *("discrimination", "figures_at", "labels_recalled", "load_claims"),
         *("load_expectations", "load_source", "table_row", "tally", "tally_table"),
         "write_up_box",
     ),

@@ -20,7 +20,7 @@ from casebook.case import NO_ANSWER, CasebookError, check_name, known_cases, loa
 from casebook.records.files import figure_text
 from casebook.records.gate import committed
 from casebook.records.identity import state_line
-from casebook.stats import mean_interval, pool_seeds
+from casebook.stats import pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])
 
@@ -348,19 +348,6 @@ def compared(
     return Compared(verdict, text, len(seeds), least, shown)
 
 
-def commonest_label(histogram: Mapping[str, int]) -> dict[str, float]:
-    """The share of the label that was answered most often, as a figure: 1.0 is a constant answer.
-
-    What could not be read counts as an answer, but is no label.
-
-    >>> commonest_label({"flush": 3, "straight": 1})["value"]
-    0.75
-    """
-    answers = sum(histogram.values())
-    most = max((n for label, n in histogram.items() if label != NO_ANSWER), default=0)
-    return mean_interval([1.0] * most + [0.0] * (answers - most))
-
-
 def answer_entropy(histogram: Mapping[str, int]) -> float:
     """How evenly the labels are answered, in bits: 0 for one label, 3 for eight equal ones.
 
@@ -416,8 +403,8 @@ def figures_at(
     Args:
         case: name of the case.
         where: "arm/when/figure", the names a record has on the way to the figure, as in
-            `grpo/after/greedy_accuracy`. `commonest_label` and `answer_entropy` read a label
-            histogram, `labels_recalled` and `discrimination/flush` a confusion matrix.
+            `grpo/after/greedy_accuracy`. `answer_entropy` reads a label histogram,
+            `labels_recalled` and `discrimination/flush` a confusion matrix.
         runs: committed records to read it from, if they are read already; those of other arms are
             passed over.
 
@@ -447,8 +434,6 @@ def figures_at(
 
 def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
     """One step on the way to a figure: a field, or what is computed from one."""
-    if step == "commonest_label":
-        return commonest_label(value["label_histogram"])
     if step == "answer_entropy":
         return answer_entropy(value["label_histogram"])
     if step == "labels_recalled":
