@@ -47,6 +47,7 @@ help:
 	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'
 	@echo 'make nano        build the embedded base models again'
 	@echo 'make experiments the recorded experiments under results/; resumes'
+	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
 	@echo 'make clean       remove the environments and reports/, keep runs/'
@@ -75,7 +76,7 @@ test-heavy: export CASEBOOK_REQUIRE_UNSLOTH = 1
 test-heavy: $(UNSLOTH_INSTALLED)
 	$(PYTEST) -m heavy
 
-.PHONY: lab site notebooks nano experiments benchmarks
+.PHONY: lab site notebooks nano replay experiments benchmarks
 lab: $(INSTALLED)
 	.venv/bin/jupyter lab notebooks
 
@@ -87,6 +88,9 @@ notebooks: $(INSTALLED)
 
 nano: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) nano build $$case; done
+
+replay: $(INSTALLED)
+	$(CASEBOOK) replay $(filter-out all,$(CASE)) --jobs $(JOBS)
 
 experiments: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) experiments $$case --jobs $(JOBS); done
