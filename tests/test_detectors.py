@@ -173,6 +173,7 @@ def frames(draw, names):
     return pd.concat([frame] * draw(st.sampled_from([1, 1, 8])))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(frames(METRIC_NAMES), frames(COMPLETION_NAMES), st.sampled_from([None, SETTINGS]))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::FutureWarning")

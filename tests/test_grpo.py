@@ -762,6 +762,7 @@ def test_prompts_come_in_trls_order_without_a_rest():
     assert len(set(ours[0] + ours[1])) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", grpo.ALGORITHMS)
 def test_every_algorithm_earns_an_easy_reward(algorithm):
     changes = {"max_steps": 6, "per_device_train_batch_size": 32, "num_generations": 8}

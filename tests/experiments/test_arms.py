@@ -67,6 +67,7 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
         assert [record["seed"] for record in records] == arm["seeds"]
 
 
+@pytest.mark.slow
 def test_a_record_with_another_configuration_is_not_overwritten(arms):
     experiments.run_experiments("poker", "smoke", seeds=[0], log=len)
     changed = ARM | {"seeds": [0], "overrides": ARM["overrides"] | {"beta": 0.1}}

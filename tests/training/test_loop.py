@@ -282,6 +282,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_again(run, tmp_path):
     config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
     again = training.train(config, tmp_path / "again")
@@ -299,6 +300,7 @@ def other(request, tmp_path_factory):
     return request.param, trained(path, method=request.param, evaluate_every=2)
 
 
+@pytest.mark.slow
 def test_every_method_leaves_a_whole_record(other):
     method, run = other
     record = run.record()
@@ -312,6 +314,7 @@ def test_every_method_leaves_a_whole_record(other):
     assert "kl_from_base" in record["after"]
 
 
+@pytest.mark.slow
 def test_every_method_logs_its_steps_and_its_validation(other):
     _, run = other
     assert run.metrics()["step"].tolist() == [1, 2]
@@ -320,11 +323,13 @@ def test_every_method_logs_its_steps_and_its_validation(other):
     assert run.validation()["kl_from_base"].iloc[0] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_only_what_the_policy_wrote_is_kept_as_completions(other):
     method, run = other
     assert len(run.completions()) == (2 * 16 if method in training.PLAIN else 0)
 
 
+@pytest.mark.slow
 def test_rejection_says_how_many_samples_it_learned_from(other):
     method, run = other
     if method == "rejection":
@@ -343,6 +348,7 @@ def test_rejection_makes_do_with_fewer_rows_than_it_would_ask(tmp_path, unmeasur
     assert 0 < run.record()["accepted"] <= 3 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sft", "rejection"])
 def test_a_supervised_run_goes_on_where_it_was_stopped(method, tmp_path, unmeasured):
     overrides = {"method": method, "max_steps": 4, "save_steps": 2}
@@ -380,6 +386,7 @@ def constrained_run(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("runs") / "trie", **LABEL, **options)
 
 
+@pytest.mark.slow
 def test_under_the_trie_the_policy_writes_labels_and_nothing_else(constrained_run):
     completions = constrained_run.completions()
     assert len(completions) == 2 * 16
@@ -754,6 +761,7 @@ def test_half_a_checkpoint_is_passed_over(tmp_path):
     assert training.Run(tmp_path).checkpoint().name == "checkpoint-2"
 
 
+@pytest.mark.slow
 def test_wandb_is_offline_unless_somebody_says_otherwise(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.delenv("WANDB_DIR", raising=False)

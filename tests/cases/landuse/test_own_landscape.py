@@ -50,6 +50,7 @@ def own(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_it_is_read_planned_and_made_into_rows(own):
     landscape = read_landscape(own)
     assert np.flatnonzero(landscape.habitat).tolist() == LAKE

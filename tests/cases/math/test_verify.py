@@ -501,6 +501,7 @@ def fuzzed(count, seed, longest):
         yield "".join(generator.choices(PIECES, k=generator.randrange(longest)))
 
 
+@pytest.mark.slow
 def test_ten_thousand_strings_are_read_without_an_exception(no_worker):
     golds = ["7", "x+1", "(1,2)", r"\text{even}", r"\frac{1}{2}", "[0, 1)", r"50\%"]
     for number, text in enumerate(fuzzed(10_000, 1, 40)):

@@ -60,6 +60,7 @@ def sample_of_hands(n, seed=0):
     return rng.permuted(all_hands()[rows].astype(np.int64), axis=1)
 
 
+@pytest.mark.slow
 def test_every_hand_is_enumerated_once():
     hands = all_hands().astype(np.int64)
     assert hands.shape == (2_598_960, 5)
