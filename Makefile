@@ -20,7 +20,7 @@ SHELL := /bin/bash
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
-# Without bytecode every process would compile torch, transformers and TRL again, for ten seconds.
+# Without bytecode every process and kernel would compile torch, transformers and TRL again.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

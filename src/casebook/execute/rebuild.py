@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-REST = 60  # seconds between builds: each takes about ten of a processor that the notebooks need
+REST = 60  # seconds between two builds, which take a processor from the notebooks
 
 
 class Rebuilder:

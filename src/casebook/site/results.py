@@ -37,7 +37,7 @@ COUNTED = {
     "other real model": "by running another real model",
     "nano": "on the embedded model",
     records.EXPLORATORY: "on the embedded model, exploratory",
-    "none": "not decided",
+    "none": "",
 }
 
 
@@ -131,7 +131,7 @@ def claims_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
     order = [column for found in counts.values() for column in found]
     rows = counted({column: together[column] for column in dict.fromkeys(order)})
     lines = [f"| {together.total()} claims | verdicts |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| {how} | {found} |" for how, found in rows.items())])
+    return "\n".join([*lines, *(f"| {how or '–'} | {found} |" for how, found in rows.items())])
 
 
 def headlines() -> str:

@@ -1,0 +1,189 @@
+"""The site as a whole: complete, without a warning, and nothing is fetched for it."""
+
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from casebook import paths, records, site
+from casebook.case import CasebookError, known_cases
+from casebook.site import build
+from casebook.site.pages import read_pages
+
+
+class Page(HTMLParser):
+    """What an HTML page would fetch, its ids, its anchors, and the alternatives of its images."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.fetched, self.ids, self.anchors, self.alts, self.tags = [], [], [], [], []
+        text = path.read_text(encoding="utf-8")
+        self.feed(text)
+        self.fetched += re.findall(r"@import\s+\S+|url\(\s*['\"]?(https?:[^)]+)", text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.tags.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag == "a":
+            self.anchors.append(values.get("href") or "")
+        elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
+            self.fetched.append(values["href"])
+        elif tag in ("script", "img", "iframe", "source", "video") and "src" in values:
+            self.fetched.append(values["src"])
+        if tag == "img":
+            self.alts.append(values.get("alt"))
+
+
+def external(addresses: list[str]) -> list[str]:
+    return [address for address in addresses if re.match(r"(https?:)?//", address)]
+
+
+@pytest.fixture
+def sources(series, monkeypatch):
+    """What Sphinx would read: name -> text."""
+
+    def write(transcripts=()):
+        pages = read_pages(paths.REPORTS, paths.NOTEBOOKS)
+        build.write_sources(paths.REPORTS / ".source", pages, transcripts)
+        files = (paths.REPORTS / ".source").glob("*.md")
+        return {path.stem: path.read_text() for path in files}
+
+    return write
+
+
+def test_the_write_up_of_each_case_opens_with_its_box(sources, monkeypatch):
+    monkeypatch.setattr(records, "write_up_box", lambda case: f"| BOX of {case} |")
+    text = sources()
+    for case in known_cases():
+        assert text[f"source_{case}"].split("\n")[2] == f"| BOX of {case} |"
+
+
+def test_what_is_not_current_is_named_on_every_page_that_shows_it(
+    sources, write_record, monkeypatch
+):
+    write_record(0)
+    line = "Not current. differs: poker/nano/grpo."
+    monkeypatch.setattr("casebook.records.gate.state_line", lambda found: found and line)
+    text = sources()
+    for page in ("results", "findings", "source_poker"):
+        assert f"\n*{line}*\n" in text[page], page
+    assert line not in text["source_math"]
+
+
+def test_names_of_runs_stay_text_in_the_listing(sources):
+    run = "<img src=x onerror=alert(1)>"
+    entry = {"case": "poker", "profile": run, "run": run, "rows": 3, "file": f"transcripts/{run}"}
+    text = sources([entry])["transcripts"]
+    assert "<img" not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") == 2
+
+
+def test_the_landing_page_opens_with_the_picture(sources, series):
+    assert "```{image}" not in sources()["index"]
+    (series / "figures").mkdir()
+    (series / "figures" / build.PICTURE).write_bytes(b"picture")
+    text = sources()["index"]
+    assert text.index(f"```{{image}} {build.PICTURE}") < text.index("## ")
+    assert (paths.REPORTS / ".source" / build.PICTURE).read_bytes() == b"picture"
+
+
+def test_what_is_not_installed_is_named(series, monkeypatch):
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CasebookError, match=r"latex2mathml is not installed: pip install -e"):
+        site.build_site()
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_fetches_nothing(reports):
+    pages = sorted(reports.glob("*.html"))
+    assert {
+        "index",
+        "00_start_here",
+        "10_poker_oracle",
+        "status",
+        "transcripts",
+        "poker",
+        "findings",
+        "results",
+    } <= {path.stem for path in pages}
+    for path in pages:
+        page = Page(path)
+        assert not external(page.fetched), path.name
+        for address in page.fetched + page.anchors:
+            local = address.split("#")[0].split("?")[0]
+            if local and not re.match(r"[a-z]+:|//", local):
+                assert (path.parent / local).exists(), f"{path.name} links to {address}"
+
+
+@pytest.mark.slow
+def test_the_pages_of_the_site_say_what_they_show(reports):
+    text = {path.stem: path.read_text() for path in reports.glob("*.html")}
+    assert "Committed outputs, from one clean run" in text["00_start_here"]
+    assert "Outputs of this machine’s run, 20 November 2026" in text["10_poker_oracle"]
+    assert 'id="failing-cell"' in text["11_poker_rewards"]
+    assert "ValueError: a &lt; b in cell 6" in text["status"]
+    assert "colab.research" not in text["10_poker_oracle"]
+    assert "<math" in text["10_poker_oracle"]
+    assert "A line &quot;rises&quot; in Is it right?" in text["10_poker_oracle"]
+    assert "transcripts/poker-nano-one.html" in text["transcripts"]
+
+
+@pytest.mark.slow
+def test_a_second_build_writes_only_what_changed(series, run):
+    run("10_poker_oracle")
+    run("11_poker_rewards", status="failed", error="ValueError: a < b in cell 6")
+    site.build_site()
+    before = {path: path.stat().st_mtime_ns for path in paths.REPORTS.glob("1*.html")}
+    (paths.REPORTS / "execution.json").unlink()
+    site.build_site()
+    changed = {path.stem for path, then in before.items() if path.stat().st_mtime_ns != then}
+    assert changed == {"10_poker_oracle", "11_poker_rewards"}
+    pages = [*paths.REPORTS.glob("1*.html"), paths.REPORTS / "poker.html"]
+    before = {path: path.stat().st_mtime_ns for path in pages}
+    site.build_site()
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+
+
+@pytest.mark.slow
+def test_a_configured_address_brings_colab_buttons(series):
+    project = series / "pyproject.toml"
+    address = 'repository = "https://github.com/example/casebook"'
+    project.write_text(re.sub(r"(?m)^repository = .*$", address, project.read_text()))
+    site.build_site()
+    anchors = Page(paths.REPORTS / "10_poker_oracle.html").anchors
+    colab = [anchor for anchor in anchors if "colab" in anchor]
+    assert colab == [
+        "https://colab.research.google.com/github/example/casebook/blob/main/notebooks/"
+        "10_poker_oracle.ipynb"
+    ]
+
+
+@pytest.mark.slow
+def test_a_warning_is_an_error_that_names_the_page(series):
+    path = paths.NOTEBOOKS / "10_poker_oracle.ipynb"
+    broken = nbformat.read(path, as_version=4)
+    broken.cells[3].source = r"The formula $\left( a$ has no end."
+    nbformat.write(broken, path)
+    with pytest.raises(CasebookError, match=r"(?s)10_poker_oracle\.ipynb.*cannot be shown"):
+        site.build_site()
+
+
+@pytest.mark.slow
+def test_two_builds_at_once_wait_for_each_other(series):
+    shutil.copytree(build.DOCS, series / "docs")
+    command = [sys.executable, "-c", "from casebook.site import build_site; build_site()"]
+    builds = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    assert [build.wait(120) for build in builds] == [0, 0]
+    assert (paths.REPORTS / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_a_checkout_without_notebooks_has_a_site(checkout):
+    assert site.build_site().exists()

@@ -1,0 +1,121 @@
+"""The single-file report of a case: all of it inside one file, as the site renders it."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from casebook import records
+from casebook.case import load_case
+from casebook.site import report
+from casebook.site.pages import Page as NotebookPage
+
+pytestmark = pytest.mark.slow  # Sphinx renders the pages once
+
+
+class Page(HTMLParser):
+    """What an HTML page would fetch, its ids, its anchors, and the alternatives of its images."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.fetched, self.ids, self.anchors, self.alts, self.tags = [], [], [], [], []
+        text = path.read_text(encoding="utf-8")
+        self.feed(text)
+        self.fetched += re.findall(r"@import\s+\S+|url\(\s*['\"]?(https?:[^)]+)", text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.tags.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag == "a":
+            self.anchors.append(values.get("href") or "")
+        elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
+            self.fetched.append(values["href"])
+        elif tag in ("script", "img", "iframe", "source", "video") and "src" in values:
+            self.fetched.append(values["src"])
+        if tag == "img":
+            self.alts.append(values.get("alt"))
+
+
+def external(addresses: list[str]) -> list[str]:
+    return [address for address in addresses if re.match(r"(https?:)?//", address)]
+
+
+@pytest.fixture
+def path(reports):
+    return reports / "poker.html"
+
+
+def test_a_report_is_one_file_that_fetches_nothing(path):
+    page = Page(path)
+    assert [address[:5] for address in page.fetched] == ["data:"] * 2
+    assert not external(page.fetched)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_a_report_opens_with_the_write_up_and_its_verdicts(path):
+    text = re.sub(r"<[^>]+>", "", path.read_text())
+    text = " ".join(text.split())
+    assert "35.0 %" in text
+    order = [text.index(words) for words in ("The write-up: Poker", "one minute", "What it claims")]
+    assert order == sorted(order)
+    assert order[-1] < text.index("Is it right?", order[-1])
+    first = " ".join(records.load_claims("poker")[0]["claim"].split())
+    assert first in text
+
+
+def test_a_report_holds_the_case_and_no_other_notebook(path):
+    text = path.read_text()
+    assert re.findall(r'<section class="notebook" id="(\w+)">', text) == ["n10", "n11"]
+
+
+def test_a_report_folds_code_and_shows_outputs(path):
+    text = path.read_text()
+    assert text.count('<details class="code">') == 6  # the install cells are left out
+    assert "google.colab" not in text
+    assert text.count("<details") == text.count("</details>")
+    assert text.count("<div") == text.count("</div>")
+    assert "&lt;answer&gt;full house" in text
+    assert 'class="dataframe"' in text
+
+
+def test_a_report_draws_formulas_of_prose_and_outputs_as_mathml(path):
+    formulas = re.findall(r"<math.*?</math>", path.read_text(), re.DOTALL)
+    assert len(formulas) >= 2 * 3
+    for formula in formulas:
+        ElementTree.fromstring(formula)
+
+
+def test_pictures_of_a_report_have_their_alternative_text(path):
+    alts = [f'A line "rises" in {title}' for title in ("Is it right?", "Can it be fooled?")]
+    assert Page(path).alts == alts
+
+
+def test_links_of_a_report_stay_inside_it(path):
+    page = Page(path)
+    assert "#n11" in page.anchors
+    assert {anchor[1:] for anchor in page.anchors if anchor[:1] == "#"} <= set(page.ids)
+    assert not [anchor for anchor in page.anchors if ".html" in anchor or "ipynb" in anchor]
+
+
+def test_the_headings_of_a_report_have_the_anchors_of_the_site(path, reports):
+    anchors = set(Page(reports / "10_poker_oracle.html").ids)
+    inside = {name.removeprefix("n10-") for name in Page(path).ids if name.startswith("n10-")}
+    assert "the-loss" in inside
+    assert inside <= anchors
+
+
+def test_an_unchanged_report_is_not_written_again(path, reports):
+    chapters = [
+        NotebookPage(stem, "", None, "run", "", {})
+        for stem in ("10_poker_oracle", "11_poker_rewards")
+    ]
+    before = path.stat().st_mtime_ns
+    report.write_report(load_case("poker"), chapters, reports)
+    assert path.stat().st_mtime_ns == before
+    report.write_report(load_case("poker"), chapters[:1], reports)
+    assert path.stat().st_mtime_ns > before
+    report.write_report(load_case("poker"), chapters, reports)

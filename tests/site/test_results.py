@@ -1,0 +1,158 @@
+"""What the pages and the README say about records and claims."""
+
+import re
+import shutil
+
+import pytest
+
+from casebook import paths, records
+from casebook.case import CasebookError, load_case
+from casebook.site import results, write_readme_results
+
+README = paths.ROOT / "README.md"
+
+
+@pytest.fixture(autouse=True)
+def all_current(monkeypatch):
+    monkeypatch.setattr("casebook.records.gate.state_line", lambda found: "")
+
+
+def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
+    for seed in range(3):
+        write_record(seed)
+    write_record(0, arm="random reward")
+    lines = results.arms_table(load_case("poker")).splitlines()
+    assert [line.split("|")[1:3] for line in lines[2:4]] == [
+        [" grpo ", " 3 "],
+        [" random reward ", " 1 "],
+    ]
+    assert "| 99 s | `casebook experiments poker --arm grpo` |" in lines[2]
+    assert lines[-1].startswith("All 4 records: 7 minutes")
+
+
+def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
+    checkout, write_record
+):
+    write_record(0)
+    assert "label alone" not in results.result(load_case("poker"))
+    assert "| 35.0 % [33.0, 37.0] | – | 35.0 %" in results.headlines()
+    write_record(0, arm="label_sft")
+    said = "untrained and asked for the label alone, is right for 35.0 %"
+    assert said in results.result(load_case("poker"))
+    assert "–" not in results.headlines().splitlines()[2].rsplit("|", 3)[0]
+
+
+@pytest.mark.parametrize("case", ["gsm8k", "math"])
+def test_results_on_generated_problems_say_so(checkout, write_record, case):
+    write_record(0, case=case)
+    assert "held-out *generated* problems" in results.result(load_case(case))
+    (row,) = results.headlines().splitlines()[2:]
+    assert "*generated* problems" in row
+
+
+def test_a_control_with_another_prompt_is_not_compared(checkout, write_record):
+    write_record(0)
+    write_record(0, arm="sft", config={"method": "sft", "variant": "label"})
+    assert "supervised" not in results.result(load_case("poker"))
+    write_record(0, arm="sft", config={"method": "sft"})
+    assert "supervised fine-tuning on the oracle's reached 35.0 %" in results.result(
+        load_case("poker")
+    )
+
+
+def test_every_text_with_figures_names_what_is_not_current(checkout, write_record, monkeypatch):
+    write_record(0)
+    monkeypatch.setattr(
+        "casebook.records.gate.state_line", lambda found: found and "Not current. x."
+    )
+    case = load_case("poker")
+    for text in (results.result(case), results.arms_table(case), results.headlines()):
+        assert text.splitlines()[-1] == "*Not current. x.*"
+    claim = {"compare": [{"left": "grpo/before/x", "right": "none/after/x"}]}
+    assert results.claims_note("poker", [claim]) == "*Not current. x.*"
+
+
+def test_the_benchmarks_have_their_commands(checkout):
+    speeds = {"hands_per_second": {"oracle": 32_000_000.0}, "repeats": 7, "provenance": {"n": 1}}
+    records.write_json(paths.RESULTS / "benchmarks" / "oracle_speed.json", speeds)
+    *_, row = results.benchmarks_table().splitlines()
+    assert row.startswith("| hands per second oracle | 32,000,000 | `python benchmarks/oracle_sp")
+
+
+def test_without_records_the_pages_say_so(checkout):
+    assert results.headlines() == records.missing("casebook experiments poker")
+    assert results.arms_table(load_case("math")) == records.missing("casebook experiments math")
+    assert results.result(load_case("math")) == records.missing("casebook experiments math")
+    assert results.benchmarks_table() == ""
+
+
+def test_the_table_of_claims_counts_all(checkout):
+    counts = {"poker": {("citation", "refuted"): 2, ("none", "not run here"): 1}}
+    counts["math"] = {("citation", "refuted"): 3}
+    assert results.claims_table(counts).splitlines() == [
+        "| 6 claims | verdicts |",
+        "| --- | --- |",
+        "| by a published document | 5 refuted |",
+        "| – | 1 not run here |",
+    ]
+
+
+def test_every_kind_of_evidence_has_its_words():
+    assert {*records.VERDICTS, records.EXPLORATORY} == set(results.COUNTED)
+
+
+# The README
+
+
+MARKED = """# A
+<!-- claims:begin -->{claims}<!-- claims:end -->
+B
+<!-- results:begin -->{results}<!-- results:end -->
+C
+"""
+
+
+def test_claims_and_results_go_between_their_marks(checkout, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(MARKED.format(claims="", results="\nold\n"))
+    assert write_readme_results(readme)
+    made = {"claims": results.claims_table(records.tally()), "results": results.headlines()}
+    assert readme.read_text() == MARKED.format(**{k: f"\n\n{v}\n\n" for k, v in made.items()})
+    assert not write_readme_results(readme)
+
+
+@pytest.mark.parametrize("text", ["", "<!-- results:begin -->", "<!-- claims:begin -->"])
+def test_a_readme_without_marks_is_left_alone(checkout, tmp_path, text):
+    readme = tmp_path / "README.md"
+    readme.write_text(text)
+    with pytest.raises(CasebookError, match=r"README\.md needs the lines"):
+        write_readme_results(readme)
+    assert readme.read_text() == text
+
+
+def test_the_readme_shows_the_committed_results(tmp_path):
+    copy = shutil.copy(README, tmp_path)
+    assert not write_readme_results(copy)
+
+
+def test_the_readme_is_one_screen():
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 90
+    assert len(" ".join(lines).split()) <= 900
+    first = next(n for n, line in enumerate(lines, 1) if line.startswith("make "))
+    assert first <= 30
+
+
+def test_the_readme_opens_with_a_picture_that_a_notebook_draws():
+    alt, picture = re.search(r"!\[(.+?)\]\((.+?)\)", README.read_text()).groups()
+    assert len(alt) > 40
+    assert (README.parent / picture).exists()
+    stem, name = picture.removeprefix("figures/").removesuffix(".png").split("__")
+    notebook = (paths.NOTEBOOKS / f"{stem}.ipynb").read_text()
+    assert f"{stem}__{name}" in notebook
+
+
+def test_files_that_the_readme_links_to_are_there():
+    links = re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", README.read_text())
+    assert len(links) > 10
+    assert not [link for link in links if not (README.parent / link).exists()]
