@@ -1,10 +1,13 @@
 """Finding cases by name, and the errors a wrong name gets."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import casebook
 from casebook import load_case
 from casebook.case import CasebookError, UnknownName, check_name, known_cases
 
@@ -63,3 +66,27 @@ def test_grading_and_records_need_neither_torch_nor_trl(module):
     code = f"import sys, {module}; print([m for m in ('torch', 'trl') if m in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert output.stdout.strip() == "[]", output.stderr
+
+
+@pytest.mark.parametrize("name", known_cases())
+def test_loading_a_case_brings_neither_its_studies_nor_its_exercises_nor_training(name):
+    code = (
+        f"import sys; from casebook import load_case; load_case({name!r}).load('validation')\n"
+        "print([m for m in sys.modules if m.startswith('casebook.') and "
+        "any(part in m for part in ('.studies', '.exercises', '.training', '.experiments'))])"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert output.stdout.strip() == "[]", output.stderr
+
+
+def test_no_module_of_a_case_imports_training():
+    folder = Path(casebook.__file__).parent / "cases"
+    for path in folder.rglob("*.py"):
+        names = [
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None), *(alias.name for alias in node.names)]
+        ]
+        wrong = [n for n in names if n and n.removeprefix("casebook.").split(".")[0] == "training"]
+        assert not wrong, f"{path.relative_to(folder)} imports {wrong}"

@@ -89,7 +89,7 @@ def test_shipped_configurations_name_every_algorithmic_setting():
 def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path):
     text = SMOKE.read_text().replace("learning_rate: 1.5e-3", "learning_rate: 1e-3")
     (tmp_path / "config.yaml").write_text(text)
-    assert training.read_config(tmp_path / "config.yaml").grpo.learning_rate == 0.001
+    assert training.read_config(tmp_path / "config.yaml").learning_rate == 0.001
 
 
 @pytest.mark.parametrize(

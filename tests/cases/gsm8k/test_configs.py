@@ -27,16 +27,15 @@ def test_every_profile_can_be_parsed(profile):
 @pytest.mark.parametrize("profile", ["t4", "a100"])
 def test_the_sources_settings_stand_under_todays_names(profile):
     asked = training.read_config(("gsm8k", profile), ANYWHERE)
-    trained, model = asked.grpo, asked.model
-    assert (trained.learning_rate, trained.adam_beta1, trained.adam_beta2) == (5e-6, 0.9, 0.99)
-    assert (trained.weight_decay, trained.warmup_steps, trained.max_grad_norm) == (0.1, 0.1, 0.1)
-    assert (trained.num_generations, trained.gradient_accumulation_steps) == (8, 2)
-    assert (trained.max_steps, trained.max_completion_length) == (350, 200)
-    assert (trained.beta, trained.temperature, trained.loss_type) == (0.04, 0.9, "grpo")
-    assert trained.optim == "paged_adamw_8bit"
-    assert model.lora_r == model.lora_alpha == 32
-    assert model.load_in_4bit
-    assert "3.1-8B-Instruct" in model.model_name_or_path
+    assert (asked.learning_rate, asked.adam_beta1, asked.adam_beta2) == (5e-6, 0.9, 0.99)
+    assert (asked.weight_decay, asked.warmup_steps, asked.max_grad_norm) == (0.1, 0.1, 0.1)
+    assert (asked.num_generations, asked.gradient_accumulation_steps) == (8, 2)
+    assert (asked.max_steps, asked.max_completion_length) == (350, 200)
+    assert (asked.beta, asked.temperature, asked.loss_type) == (0.04, 0.9, "grpo")
+    assert asked.optim == "paged_adamw_8bit"
+    assert asked.lora_r == asked.lora_alpha == 32
+    assert asked.load_in_4bit
+    assert "3.1-8B-Instruct" in asked.model_name_or_path
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100"])

@@ -308,3 +308,18 @@ def test_a_row_without_a_solution_has_no_reference():
 @pytest.mark.parametrize("completion", ["", None, "\\boxed{", 3, "<think>", [], "\x00" * 10])
 def test_any_completion_has_a_style(completion):
     assert CASE.style(completion, {"answer": "5"}) in {"other", "rambling", *data.SKILLS["reason"]}
+
+
+def test_another_folder_is_read_anew(shared, tmp_path, monkeypatch):
+    assert "99" not in [row["answer"] for row in data.real_rows("test")]
+    examples = data.real_examples()
+    other = tmp_path / "other"
+    for name in ("math/math500.jsonl", "rlvr-math/train.jsonl"):
+        (other / name).parent.mkdir(parents=True)
+        (other / name).write_text((tmp_path / name).read_text())
+    rows = [json.loads(line) for line in (other / "math/math500.jsonl").read_text().splitlines()]
+    rows[0]["answer"] = "99"
+    (other / "math/math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setenv(problems.VARIABLE, str(other))
+    assert "99" in [row["answer"] for row in data.real_rows("test")]
+    assert data.real_examples() == examples

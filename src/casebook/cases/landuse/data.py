@@ -11,6 +11,7 @@ split would put nearly every test parcel's surroundings into the training set.
 """
 
 import math
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -261,17 +262,17 @@ class Surveys:
         )
 
 
-_SURVEYS: dict[int, tuple[pd.DataFrame, Surveys]] = {}
+_SURVEYS: deque[tuple[pd.DataFrame, Surveys]] = deque(maxlen=4)  # the tables used last
 
 
 def surveys_of(parcels: pd.DataFrame) -> Surveys:
-    """The `Surveys` of a table; made once for as long as the table is the last one asked for."""
-    kept = _SURVEYS.get(id(parcels))
-    if kept is None or kept[0] is not parcels:
-        if len(_SURVEYS) > 4:
-            _SURVEYS.clear()
-        kept = _SURVEYS[id(parcels)] = (parcels, Surveys(parcels))
-    return kept[1]
+    """The `Surveys` of a table; made once for as long as it is among the last few asked for."""
+    for table, surveys in _SURVEYS:
+        if table is parcels:
+            return surveys
+    surveys = Surveys(parcels)
+    _SURVEYS.append((parcels, surveys))
+    return surveys
 
 
 def _deciles(yields: np.ndarray) -> np.ndarray:
