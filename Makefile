@@ -5,13 +5,11 @@
 #   JOBS=2               how many cases run at once
 #   TORCH_INDEX=<url>    another package index for torch, for example the one of its CPU builds
 #   PYTHON=<path>        the Python that .venv is made with; default: the first one that fits
-#   UNSLOTH=1            `make test` also installs Unsloth's CPU backend and tests with it
 
 CASE ?= all
 PROFILE ?= nano
 JOBS ?= 2
 TORCH_INDEX ?=
-UNSLOTH ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -22,12 +20,16 @@ SHELL := /bin/bash
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
+# Without bytecode every process and kernel would compile torch, transformers and TRL again.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED := .venv/installed
 UNSLOTH_INSTALLED := .venv-unsloth/installed
 CASEBOOK := .venv/bin/casebook
-PYTEST := .venv/bin/python -m pytest -n 2
+# Each of the two takes half of the list and keeps to it, so that what the tests of a file share is
+# made once; the one that has finished takes over from the other.
+PYTEST := .venv/bin/python -m pytest -n 2 --dist worksteal
 CASES = $(if $(filter all,$(CASE)),$(notdir $(wildcard configs/*)),$(CASE))
 
 FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -37,13 +39,15 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 .PHONY: help
 help:
 	@echo 'make reports     run every notebook and write reports/index.html'
-	@echo 'make test        all tests'
-	@echo 'make test-quick  the tests that take seconds'
+	@echo 'make test        the tests, those of every notebook included'
+	@echo 'make test-quick  those of them that take seconds'
+	@echo 'make test-heavy  what is left: replays of recorded runs, Unsloth in .venv-unsloth'
 	@echo 'make lab         open the notebooks in JupyterLab'
 	@echo 'make site        the pages from the committed notebooks, without running them'
 	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'
 	@echo 'make nano        build the embedded base models again'
 	@echo 'make experiments the recorded experiments under results/; resumes'
+	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
 	@echo 'make clean       remove the environments and reports/, keep runs/'
@@ -59,16 +63,20 @@ reports: $(INSTALLED)
 	$(CASEBOOK) execute $(CASE) --profile $(PROFILE) --jobs $(JOBS) --site || status=$$?; \
 	echo 'Pages: $(CURDIR)/reports/index.html'; exit $$status
 
-.PHONY: test test-quick
-test: $(INSTALLED) $(if $(UNSLOTH),$(UNSLOTH_INSTALLED))
+.PHONY: test test-quick test-heavy
+test: $(INSTALLED)
 	.venv/bin/ruff check .
-	$(PYTEST)
+	$(PYTEST) -m 'not heavy'
 
 test-quick: $(INSTALLED)
 	.venv/bin/ruff check .
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not heavy'
 
-.PHONY: lab site notebooks nano experiments benchmarks
+test-heavy: export CASEBOOK_REQUIRE_UNSLOTH = 1
+test-heavy: $(UNSLOTH_INSTALLED)
+	$(PYTEST) -m heavy
+
+.PHONY: lab site notebooks nano replay experiments benchmarks
 lab: $(INSTALLED)
 	.venv/bin/jupyter lab notebooks
 
@@ -81,8 +89,12 @@ notebooks: $(INSTALLED)
 nano: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) nano build $$case; done
 
+replay: $(INSTALLED)
+	$(CASEBOOK) replay $(filter-out all,$(CASE)) --jobs $(JOBS)
+
 experiments: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) experiments $$case --jobs $(JOBS); done
+	.venv/bin/python -c 'from casebook.site import write_readme_results as write; write()'
 
 benchmarks: $(INSTALLED)
 	.venv/bin/python benchmarks/oracle_speed.py --output results/benchmarks/oracle_speed.json

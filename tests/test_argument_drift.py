@@ -131,6 +131,7 @@ def test_configs_have_fields_that_exist(path):
     assert not unknown, f"DRIFT DETECTED: {name_of(path)}: no such fields: {', '.join(unknown)}"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem != "experiments"], ids=name_of)
 def test_unsloth_takes_what_the_policy_is_loaded_with(path):
     settings = yaml.safe_load(path.read_text())

@@ -5,6 +5,8 @@ import sys
 import types
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from casebook import cli, paths
 from casebook.case import CasebookError
@@ -194,14 +196,14 @@ def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, ca
 def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
     asked = []
 
-    def evaluate_variant(*arguments, progress):
+    def measure(*arguments, progress):
         asked.extend(arguments)
         return {"variant": variant, "dropped_overlong": 2}
 
-    replace(monkeypatch, "shots", "evaluate_variant", evaluate_variant)
+    replace(monkeypatch, "evaluation", "evaluate_to_record", measure)
     arguments = ["--case", "poker", "--profile", "t4", "--limit", "7", "--seed", "3", *option]
     assert casebook(monkeypatch, "evaluate", *arguments) == 0
-    assert asked == ["poker", variant, None, "t4", "test", 7, 8, 3]
+    assert asked == ["poker", None, "t4", "test", 7, 8, 3, variant]
     assert json.loads(capsys.readouterr().out)["dropped_overlong"] == 2
 
 
@@ -210,7 +212,7 @@ def test_no_shots_is_the_prompt_of_the_training(monkeypatch):
     stand_in = lambda *arguments, progress: asked.extend(arguments) or {}  # noqa: E731
     replace(monkeypatch, "evaluation", "evaluate_to_record", stand_in)
     assert casebook(monkeypatch, "evaluate", "--case", "poker", "--shots", "0") == 0
-    assert asked == ["poker", None, None, "test", None, 8, 0]
+    assert asked == ["poker", None, None, "test", None, 8, 0, None]
 
 
 def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):
@@ -267,3 +269,21 @@ def test_a_casebook_error_deep_inside_is_one_sentence(monkeypatch, capsys):
     replace(monkeypatch, "site", "build_site", build_site)
     assert casebook(monkeypatch, "site") == 2
     assert capsys.readouterr().err == "casebook: reports cannot be written\n"
+
+
+# What is typed
+
+
+@pytest.mark.parametrize("pair", ["SEED", "=3", "A B=1", "3=4", "A=[1", "A={", "A='", ""])
+def test_a_pair_that_is_no_parameter_is_refused(pair):
+    with pytest.raises(CasebookError):
+        cli.parse_parameters([pair])
+
+
+@given(st.text())
+def test_any_text_is_a_parameter_or_a_casebook_error(text):
+    try:
+        parameters = cli.parse_parameters([f"A={text}"])
+    except CasebookError:
+        return
+    assert list(parameters) == ["A"]

@@ -11,8 +11,6 @@ from importlib.metadata import version
 
 import nbformat
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from nbformat.v4 import (
     new_code_cell,
     new_markdown_cell,
@@ -22,6 +20,7 @@ from nbformat.v4 import (
 
 from casebook import execute, paths
 from casebook.case import CasebookError, UnknownName
+from casebook.execute import series
 
 PARAMETERS = 'PROFILE = "nano"\nSEED = 0\nRUNS_DIR = "runs"\nDATA_DIR = ""\nLIMIT = 0'
 
@@ -101,7 +100,7 @@ def test_what_is_up_to_date_is_not_run_again(checkout, monkeypatch):
     def run_nothing(series, source, output, *rest):
         shutil.copy(source, output)
 
-    monkeypatch.setattr(execute._Series, "_execute", run_nothing)
+    monkeypatch.setattr(series._Series, "_execute", run_nothing)
     path = write_notebook(checkout, "10_alpha_oracle", "print(1)")
 
     def reused(**options):
@@ -127,7 +126,7 @@ def test_a_file_that_a_parameter_names_is_an_input(checkout, tmp_path, monkeypat
     def run_nothing(series, source, output, *rest):
         shutil.copy(source, output)
 
-    monkeypatch.setattr(execute._Series, "_execute", run_nothing)
+    monkeypatch.setattr(series._Series, "_execute", run_nothing)
     write_notebook(checkout, "10_alpha_oracle", parameters=f'{PARAMETERS}\nMAP = ""')
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.gpkg").write_text("a map")
@@ -157,6 +156,14 @@ def test_a_failed_one_is_tried_again_and_its_copy_goes_when_it_succeeds(checkout
     write_notebook(checkout, "10_alpha_oracle", "1 / 1")
     assert execute.execute()[0].status == "ok"
     assert not (checkout / "reports/failed/10_alpha_oracle.ipynb").exists()
+
+
+@pytest.mark.slow
+def test_what_a_process_prints_is_not_taken_for_its_report(checkout, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("print(7)\nprint('{}')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    write_notebook(checkout, "10_alpha_oracle", "1 + 1")
+    assert execute.execute()[0].status == "ok"
 
 
 @pytest.mark.slow
@@ -237,6 +244,35 @@ def test_in_place_writes_the_normalised_copy_back(checkout):
     assert execute.execute(in_place=True)[0].reused
 
 
+def test_the_longest_case_starts_first(checkout, monkeypatch):
+    started = []
+
+    def run_nothing(series, source, output, parameters, name):
+        started.append(name)
+        shutil.copy(source, output)
+
+    monkeypatch.setattr(series._Series, "_execute", run_nothing)
+    write_notebook(checkout, "10_alpha_oracle")
+    write_notebook(checkout, "20_beta_oracle", "1", "2")
+    write_notebook(checkout, "21_beta_rewards")
+    results = execute.execute()
+    assert started == ["20_beta_oracle", "21_beta_rewards", "10_alpha_oracle"]
+    assert [r.name for r in results] == sorted(started)
+    status = execute.read_status()
+    status["10_alpha_oracle"]["seconds"] = 1000.0
+    (checkout / "reports/execution.json").write_text(json.dumps(status))
+    started.clear()
+    execute.execute(force=True)
+    assert started[0] == "10_alpha_oracle"
+
+
+def test_a_second_series_in_the_same_checkout_is_refused(checkout):
+    write_notebook(checkout, "10_alpha_oracle")
+    with series._alone(), pytest.raises(CasebookError, match="are being executed into"):
+        execute.execute()
+    assert execute.read_status() == {}
+
+
 # Refused before anything runs
 
 
@@ -291,21 +327,6 @@ def test_runs_dir_of_the_environment_reaches_the_notebooks(checkout, monkeypatch
     assert outputs_of(checkout / "reports/executed/10_alpha_oracle.ipynb") == "elsewhere\n"
 
 
-@pytest.mark.parametrize("pair", ["SEED", "=3", "A B=1", "3=4", "A=[1", "A={", "A='", ""])
-def test_a_pair_that_is_no_parameter_is_refused(pair):
-    with pytest.raises(CasebookError):
-        execute.parse_parameters([pair])
-
-
-@given(st.text())
-def test_any_text_is_a_parameter_or_a_casebook_error(text):
-    try:
-        parameters = execute.parse_parameters([f"A={text}"])
-    except CasebookError:
-        return
-    assert list(parameters) == ["A"]
-
-
 def test_selection_by_case_and_number(checkout):
     names = ["00_start_here", "10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle", "90_claims"]
     for name in names:
@@ -323,8 +344,9 @@ def test_selection_by_case_and_number(checkout):
 
 def test_a_status_file_that_cannot_be_read_counts_as_none(checkout):
     assert execute.read_status() == {}
-    (checkout / "reports/execution.json").write_text("{half a fi")
-    assert execute.read_status() == {}
+    for text in ("{half a fi", "[]", '{"10_alpha_oracle": 3}'):
+        (checkout / "reports/execution.json").write_text(text)
+        assert execute.read_status() == {}
 
 
 # Normalising
@@ -383,6 +405,13 @@ def test_normalising_leaves_only_what_comes_from_source_and_results():
     assert result.metadata == {"image/png": {"alt": "a hand"}}
     assert result.execution_count == 2
     assert nbformat.validate(clean) is None
+
+
+def test_what_is_folded_stays_folded():
+    folded = {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}
+    notebook = new_notebook(cells=[new_code_cell("plots.show(figure)", metadata=folded)])
+    notebook.cells[0].metadata["execution"] = {"iopub.status": "now"}
+    assert execute.normalise(notebook).cells[0].metadata == folded
 
 
 def test_normalising_twice_changes_nothing_more():
@@ -543,7 +572,7 @@ def test_requests_during_a_build_become_one_more_build():
         began.set()
         assert go.wait(30)
 
-    rebuilder = execute.Rebuilder(build)
+    rebuilder = execute.Rebuilder(build, rest=0)
     rebuilder.request(None)
     assert began.wait(30)
     began.clear()
@@ -555,6 +584,16 @@ def test_requests_during_a_build_become_one_more_build():
     assert len(builds) == 2
 
 
+def test_between_two_builds_is_a_rest_that_closing_ends():
+    built = threading.Semaphore(0)
+    rebuilder = execute.Rebuilder(built.release, rest=600)
+    rebuilder.request(None)
+    assert built.acquire(timeout=30)
+    rebuilder.request(None)
+    assert not built.acquire(timeout=0.2)
+    rebuilder.close()
+
+
 def test_a_build_that_fails_is_told_and_the_next_one_tried():
     told, tried = [], threading.Semaphore(0)
 
@@ -562,7 +601,7 @@ def test_a_build_that_fails_is_told_and_the_next_one_tried():
         tried.release()
         raise RuntimeError("no theme")
 
-    rebuilder = execute.Rebuilder(build, told.append)
+    rebuilder = execute.Rebuilder(build, told.append, rest=0)
     for _ in range(2):
         rebuilder.request(None)
         assert tried.acquire(timeout=30)

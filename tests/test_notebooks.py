@@ -137,6 +137,90 @@ def test_code_parses_without_magics_that_only_colab_has(notebook):
         ast.parse(cell.source)
 
 
+def test_folded_cells_are_folded_on_the_site_and_in_jupyterlab(notebook):
+    apart = {
+        place_of(notebook, cell)
+        for cell in notebook.cells
+        if ("hide-input" in cell.metadata.get("tags", []))
+        != cell.metadata.get("jupyter", {}).get("source_hidden", False)
+    }
+    assert not apart, "the tag hide-input and jupyter.source_hidden go together"
+
+
+def test_cells_that_only_draw_or_format_are_folded(notebook):
+    open_ = {
+        place_of(notebook, cell)
+        for cell in code_cells(notebook)
+        if only_shows(cell.source) and "hide-input" not in cell.metadata.get("tags", [])
+    }
+    assert not open_, "tag them hide-input and set jupyter.source_hidden"
+
+
+def place_of(notebook, cell):
+    return f"cell {notebook.cells.index(cell)}: {(cell.source.splitlines() or [''])[0]}"
+
+
+def only_shows(source):
+    """Whether a cell does nothing but draw pictures and format text.
+
+    Its statements, those inside loops and conditions included, are calls on `plots`, `plt` or
+    what these returned, displays of Markdown, and assignments that call nothing else.
+    """
+    tree, drawn = ast.parse(source), {"plots", "plt"}
+
+    def shows(statement):
+        match statement:
+            case ast.For(body=body, orelse=rest) | ast.If(body=body, orelse=rest):
+                return all(map(shows, body + rest))
+            case ast.With(body=body):
+                return all(map(shows, body))
+            case ast.Expr(value=ast.Call() as call):
+                return root_of(call) in drawn or is_markdown(call)
+            case ast.Assign(targets=targets, value=value):
+                if root_of(value) in drawn:
+                    drawn.update(n.id for n in ast.walk(targets[0]) if isinstance(n, ast.Name))
+                    return True
+                quiet = not any(isinstance(node, ast.Call) for node in ast.walk(value))
+                return quiet or root_of(targets[0]) in drawn
+        return False
+
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    drawing = [call for call in calls if root_of(call) in ("plots", "plt") or is_markdown(call)]
+    return bool(drawing) and all(map(shows, tree.body))
+
+
+def is_markdown(call):
+    return root_of(call) == "display" and [*map(root_of, call.args)] == ["Markdown"]
+
+
+def root_of(node):
+    """The name that an expression such as `axes[0].plot(…)` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return getattr(node, "id", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("plots.show(figure)", True),
+        ("figure, axes = plots.figure('A finding')\naxes[0].plot(x)\nplots.show(figure)", True),
+        ("fig, ax = plt.subplots()\nfor x in xs:\n    ax.axvline(x)\nax.title = str(3)", True),
+        ("if rows:\n    display(Markdown(f'{rows[0]:.2f}'))", True),
+        ("labels = ['base', 'GRPO']\nplt.bar(labels, shares)", True),
+        ("display(Markdown(text))", True),
+        ("labels = ['base', 'GRPO']", False),
+        ("print(case.grade(completion, answer))", False),
+        ("display(table)", False),
+        ("run = training.train(config)\nplots.show(plots.learning_curve(run))", False),
+        ("if rows:\n    plots.show(figure)\nelse:\n    train()", False),
+        ("def mean(x):\n    return sum(x) / len(x)\nplt.plot(mean(x))", False),
+    ],
+)
+def test_what_only_draws_or_formats_is_seen(source, expected):
+    assert only_shows(source) is expected
+
+
 def test_pictures_have_alt_text(notebook):
     for cell in notebook.cells:
         for alt, source in PICTURE.findall(cell.source if cell.cell_type == "markdown" else ""):

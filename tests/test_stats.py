@@ -151,3 +151,12 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n, c, k):
 def test_pass_at_k_refuses_impossible_counts(n, c, k):
     with pytest.raises(CasebookError):
         pass_at_k(n, c, k)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1100, 500), (5000, 2500)])
+def test_pass_at_k_of_numbers_beyond_floats(n, k):
+    found = pass_at_k(n, [0, 1, 3, n - k + 1, n], k)
+    assert found[[0, -2, -1]] == pytest.approx([0.0, 1.0, 1.0])
+    assert found[1] == pytest.approx(k / n)
+    wrong = [(n - k - i) / (n - i) for i in range(3)]
+    assert found[2] == pytest.approx(1 - np.prod(wrong))

@@ -59,7 +59,7 @@ def three_steps(python: Path | str, backend: str, folder: Path) -> dict:
     return json.loads(lines[-1].removeprefix("RESULT "))
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_unsloth_and_peft_take_the_same_three_steps(tmp_path):
     python = paths.ROOT / PYTHON
     if not python.exists():

@@ -8,13 +8,36 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 SPLITS = ("train", "validation", "test")
-PROFILES = ("smoke", "nano", "smol", "t4", "a100")
+
+
+class Profile(NamedTuple):
+    """What the name of a profile stands for; `configs/<case>/<name>.yaml` has its settings.
+
+    Attributes:
+        embedded: the model is the case's own, of `data/nano/`: prompts are short and the problems
+            those that it was made for.
+        chat: the model reads lists of messages, not one text.
+        device: what it is meant for, `"cpu"` or `"gpu"`.
+    """
+
+    embedded: bool
+    chat: bool
+    device: str
+
+
+PROFILES: Mapping[str, Profile] = {
+    "smoke": Profile(embedded=True, chat=False, device="cpu"),
+    "nano": Profile(embedded=True, chat=False, device="cpu"),
+    "smol": Profile(embedded=False, chat=False, device="cpu"),
+    "t4": Profile(embedded=False, chat=True, device="gpu"),
+    "a100": Profile(embedded=False, chat=True, device="gpu"),
+}
 
 
 class CasebookError(ValueError):
@@ -36,6 +59,9 @@ def check_name(kind: str, name: object, known: Iterable[str]) -> None:
     known = tuple(known)
     if name not in known:
         raise UnknownName(kind, name, known)
+
+
+NO_ANSWER = "none"  # stands in tables for a completion from which no answer can be read
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,15 @@ failed in exit code 1; Ctrl-C in 130.
 
 import json
 import os
+import re
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
 from casebook.case import CasebookError
 
@@ -80,7 +83,7 @@ def execute(
     """
     from casebook import execute as series
 
-    parameters = series.parse_parameters(parameter or [])
+    parameters = parse_parameters(parameter or [])
     if folder := _use_data(data_dir):
         parameters.setdefault("DATA_DIR", folder)
     rebuilder = series.Rebuilder(_rebuild, _say) if site else None
@@ -121,8 +124,6 @@ def train(
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
     _use_data(data_dir)
-    from casebook.execute import parse_parameters
-
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
     from casebook import training
 
@@ -163,16 +164,10 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
 
-    arguments: list = [case, model, profile, split, limit, samples, seed]
-    if shots or variant:
-        from casebook.shots import evaluate_variant as measure
-
-        arguments.insert(1, variant or f"shots{shots}")
-    else:
-        from casebook.evaluation import evaluate_to_record as measure
-
+    variant = f"shots{shots}" if shots else variant
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("completions", total=None)
@@ -180,7 +175,9 @@ def evaluate(
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        record = measure(*arguments, progress=advance)
+        record = evaluate_to_record(
+            case, model, profile, split, limit, samples, seed, variant, progress=advance
+        )
     if output:
         write_json(output, record)
         _say(str(output))
@@ -200,7 +197,7 @@ def experiments(
     again: Annotated[bool, typer.Option(help="Make records anew that are there.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Run the arms of configs/CASE/experiments.yaml, write results/CASE/ and the README's table.
+    """Run the arms of configs/CASE/experiments.yaml, and write results/CASE/.
 
     Records that are there are kept, and a run that was stopped goes on.
     """
@@ -212,9 +209,6 @@ def experiments(
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
-    from casebook.site import write_readme_results
-
-    write_readme_results()
 
 
 @app.command()
@@ -293,6 +287,37 @@ def hardware() -> None:
 
     for name, value in hardware().items():
         _say(f"{name}: {value}")
+
+
+def parse_parameters(pairs: Iterable[str]) -> dict[str, Any]:
+    """Parameters and fields as they are typed, `NAME=VALUE` with the value in YAML.
+
+    Raises:
+        CasebookError: no `=`, or a value that is not YAML.
+
+    >>> parse_parameters(["SEED=3", "RATES=[1e-3, 2]", "NOTE=two words"])
+    {'SEED': 3, 'RATES': [0.001, 2], 'NOTE': 'two words'}
+    """
+    parameters = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise CasebookError(f"{pair!r} is not a parameter: write NAME=VALUE")
+        try:
+            parameters[name] = _numbers(yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            problem = getattr(error, "problem", None) or "not YAML"
+            raise CasebookError(f"the value of {name} cannot be read ({problem}): {text}") from None
+    return parameters
+
+
+def _numbers(value: Any) -> Any:
+    """YAML's values, with `1e-3` a number: its grammar asks for a point and a sign."""
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
+        return float(value)
+    return value
 
 
 def _use_data(folder: Path | None) -> str | None:

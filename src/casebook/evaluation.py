@@ -20,8 +20,8 @@ import pandas as pd
 import torch
 from transformers import set_seed
 
-from casebook.case import Case, CasebookError, load_case
-from casebook.models import load_base, load_saved, read_settings
+from casebook.case import NO_ANSWER, Case, CasebookError, load_case
+from casebook.models import UNSLOTH, load_base, load_saved, read_settings
 from casebook.models.decoding import (
     Constraint,
     constrained,
@@ -34,7 +34,7 @@ from casebook.stats import mean_interval, pass_at_k
 BATCH = 256  # completions generated together
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
 OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the text that `perplexity` reads
-NO_ANSWER = "none"  # the column for completions in which no answer can be read
+EXAMPLE_TOKENS = 256  # room for one solved example of a word problem; few have more
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,14 @@ class Evaluation:
         labels: the case's labels.
         drift: the mean k3 estimate, in nats a token, of how far the model has moved from
             its base, on its own samples; `None` where it was not asked for.
+        dropped: how many rows were left out because prompt and completion do not fit into the
+            model; a prompt that is cut would have lost its beginning.
     """
 
     rows: pd.DataFrame
     labels: tuple[str, ...]
     drift: float | None = None
+    dropped: int = 0
 
     def summary(self) -> dict[str, Any]:
         """Figures with 95 % intervals, and the label tables of the sampled completions."""
@@ -140,7 +143,8 @@ def evaluate(
         progress: called with completions done and to do, after each batch.
 
     Raises:
-        CasebookError: unknown names, a negative `limit` or `samples`, or nothing to decode.
+        CasebookError: unknown names, a negative `limit` or `samples`, nothing to decode, or no
+            prompt that fits into the model.
 
     The intervals are of the given rows; those of a training method also need its seeds.
     """
@@ -150,7 +154,8 @@ def evaluate(
     if (limit or 0) < 0 or samples < 0 or not (greedy or samples):
         raise CasebookError("limit and samples must not be negative, and something be decoded")
     data = case.load(split, profile=profile, variant=variant)
-    data = data.select(range(min(limit or len(data), len(data))))
+    asked = data.select(range(min(limit or len(data), len(data))))
+    data = _fitting(asked, model, tokenizer, settings, f"{case.name}/{variant}")
     rule = constraint_for(settings.get("constraint", "none"), case.labels, tokenizer)
     jobs = [(i, "greedy", 0) for i in range(len(data)) if greedy]
     jobs += [(i, "sample", k) for i in range(len(data)) for k in range(samples)]
@@ -194,7 +199,7 @@ def evaluate(
                 "strict": grade.strict,
             }
         )
-    return Evaluation(pd.DataFrame(rows), case.labels, moved)
+    return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(data))
 
 
 def generate(
@@ -212,12 +217,7 @@ def generate(
     `temperature=None` decodes greedily. `ids` are the prompt's and the completion's token ids.
     Under a `constraint` only what it allows is written.
     """
-    texts = [
-        prompt
-        if isinstance(prompt, str)
-        else tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-        for prompt in prompts
-    ]
+    texts = [_text_of(tokenizer, prompt) for prompt in prompts]
     inputs = tokenizer(
         texts, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False
     ).to(model.device)
@@ -252,6 +252,40 @@ def generate(
     return results
 
 
+def _text_of(tokenizer: Any, prompt: str | list[dict]) -> str:
+    """A prompt as one text: a list of messages goes through the chat template."""
+    if isinstance(prompt, str):
+        return prompt
+    return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+
+
+def _fitting(data: Any, model: Any, tokenizer: Any, settings: Mapping, name: str) -> Any:
+    """The rows whose prompt leaves room for a completion in the positions that the model has."""
+    positions = model.config.max_position_embeddings
+    if UNSLOTH:  # it lays out memory for a number of its own
+        positions = min(positions, getattr(model, "max_seq_length", positions))
+    room = positions - settings["max_completion_length"]
+    texts = [_text_of(tokenizer, prompt) for prompt in data["prompt"]]
+    lengths = [len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]]
+    kept = [i for i, length in enumerate(lengths) if length <= room]
+    if not kept:
+        raise CasebookError(
+            f"no prompt of {name} fits: the shortest has {min(lengths)} tokens, and of the model's "
+            f"{positions} positions {settings['max_completion_length']} are kept for the completion"
+        )
+    return data if len(kept) == len(data) else data.select(kept)
+
+
+def shots_of(variant: str) -> int:
+    """How many solved examples a variant's prompt has.
+
+    >>> shots_of("shots8"), shots_of("reason")
+    (8, 0)
+    """
+    count = variant.removeprefix("shots")
+    return int(count) if count != variant and count.isdecimal() else 0
+
+
 def evaluate_to_record(
     case: str,
     model_path: str | Path | None = None,
@@ -260,6 +294,7 @@ def evaluate_to_record(
     limit: int | None = None,
     samples: int = 8,
     seed: int = 0,
+    variant: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a saved policy, or a profile's base model, and say where the figures came from.
@@ -267,20 +302,27 @@ def evaluate_to_record(
     Args:
         model_path: a folder that a training saved; by default the base model is measured.
         profile: by default the one the policy was trained with, `nano` for the base model.
+        variant: of the prompt, by default the one of the training. Prompts with solved examples,
+            such as "shots5", are another measurement than those without: a model that fails may
+            only not know the form that is wanted.
 
     Returns:
-        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `provenance`, and the
-        figures of `Evaluation.summary()`.
+        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `dropped_overlong` (how
+        many rows do not fit into the model), `provenance`, and the figures of
+        `Evaluation.summary()`.
 
     Raises:
         CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
     """
+    load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     if model_path is None:
         profile = profile or "nano"
         settings = read_settings(case, profile)
-        model, tokenizer = load_base(settings)
+        room = EXAMPLE_TOKENS * shots_of(variant or "")
+        model, tokenizer = load_base(
+            settings | {"max_seq_length": settings["max_seq_length"] + room}
+        )
     else:
-        load_case(case)
         model, tokenizer, card = load_saved(model_path)
         profile = profile or card["profile"]
         settings = read_settings(case, profile) | card
@@ -298,17 +340,19 @@ def evaluate_to_record(
         limit,
         samples,
         seed,
+        variant=variant,
         settings=settings,
         progress=progress,
     )
     return {
         "case": case,
         "profile": profile,
-        "variant": settings["variant"],
+        "variant": variant or settings["variant"],
         "split": split,
         "samples": samples,
         "seed": seed,
         "model": str(model_path or settings["model_name_or_path"]),
+        "dropped_overlong": evaluation.dropped,
         "provenance": provenance(),
         **evaluation.summary(),
     }

@@ -352,6 +352,15 @@ class Rollout(NamedTuple):
     rewards: Tensor
 
 
+class Look(NamedTuple):
+    """What one forward pass over a rollout tells: `(n, L)` log-probabilities, their mean entropy,
+    and the last hidden states."""
+
+    logps: Tensor
+    entropy: Tensor
+    states: Tensor
+
+
 class ValueHead(nn.Linear):
     """PPO's critic: one number read from the policy's last hidden state.
 
@@ -519,22 +528,24 @@ class Learner:
     def reinforce(self, rollout: Rollout) -> None:
         """Likelier by as much as the reward lies above the batch's mean (Williams 1992)."""
         advantages = rollout.rewards - rollout.rewards.mean()
-        logps = self.logps(rollout)
-        self.update(-_mean(advantages[:, None] * logps, rollout.mask))
+        look = self.look(rollout)
+        self.update(-_mean(advantages[:, None] * look.logps, rollout.mask), look)
 
     def ppo(self, rollout: Rollout) -> None:
         """A critic says what each state promised; clipped steps, twice (arXiv 1707.06347)."""
         mask = rollout.mask
         with torch.no_grad():
-            old_logps, values = self.logps(rollout), self.value_head(self.states)
+            old = self.look(rollout)
+            values = self.value_head(old.states)
             advantages, returns = token_advantages(rollout.rewards, values, mask)
             advantages = (advantages - _mean(advantages, mask)) / (advantages[mask].std() + 1e-4)
         for _ in range(PPO_EPOCHS):
-            logps, values = self.logps(rollout), self.value_head(self.states)
-            loss = policy_loss(logps, old_logps, advantages, mask, **self.clipping)
+            look = self.look(rollout)
+            values = self.value_head(look.states)
+            loss = policy_loss(look.logps, old.logps, advantages, mask, **self.clipping)
             error = _mean((values - returns) ** 2, mask)
-            clipped = _clipped(logps - old_logps, advantages, mask, **self.clipping)
-            self.update(loss + error, value_loss=error, **clipped)
+            clipped = _clipped(look.logps - old.logps, advantages, mask, **self.clipping)
+            self.update(loss + error, look, value_loss=error, **clipped)
 
     def grpo(self, rollout: Rollout) -> None:
         """The other completions of the same prompt are the critic."""
@@ -545,19 +556,19 @@ class Learner:
             rollout.rewards, self.settings["num_generations"], self.settings["scale_rewards"]
         )
         with torch.no_grad():
-            old_logps = self.logps(rollout) if updates > 1 else None
+            old_logps = self.look(rollout).logps if updates > 1 else None
             if self.settings["beta"]:
                 with self.model.disable_adapter():  # the base, without a second copy of it
-                    options["ref_logps"] = self.logps(rollout)
+                    options["ref_logps"] = self.look(rollout).logps
         for _ in range(updates):
-            logps = self.logps(rollout)
-            loss = policy_loss(logps, old_logps, advantages, mask, **options)
+            look = self.look(rollout)
+            loss = policy_loss(look.logps, old_logps, advantages, mask, **options)
             shown = {}
             if old_logps is not None:
-                shown = _clipped(logps - old_logps, advantages[:, None], mask, **self.clipping)
+                shown = _clipped(look.logps - old_logps, advantages[:, None], mask, **self.clipping)
             if "ref_logps" in options:
-                shown["kl"] = _mean(kl(logps, options["ref_logps"]), mask)
-            self.update(loss, **shown)
+                shown["kl"] = _mean(kl(look.logps, options["ref_logps"]), mask)
+            self.update(loss, look, **shown)
 
     # What they share
 
@@ -618,24 +629,23 @@ class Learner:
         metrics["frac_reward_zero_std"] = (spread < 1e-6).float().mean().item()
         return total, metrics
 
-    def logps(self, rollout: Rollout) -> Tensor:
-        """Log-probabilities `(n, L)`; what else a forward pass tells is kept for who wants it."""
+    def look(self, rollout: Rollout) -> Look:
+        """One forward pass over a rollout."""
         length = rollout.mask.shape[1]
-        logits, self.states = _completion_logits(
+        logits, states = _completion_logits(
             self.model, rollout.input_ids, rollout.attention_mask, length
         )
         ids, temperature = rollout.input_ids[:, -length:], self.settings["temperature"]
         logps, entropies = _logps(logits, ids, temperature)
-        self.entropy = _mean(entropies, rollout.mask)
-        return logps
+        return Look(logps, _mean(entropies, rollout.mask), states)
 
-    def update(self, loss: Tensor, **shown: Tensor) -> None:
+    def update(self, loss: Tensor, look: Look, **shown: Tensor) -> None:
         """One step of the optimiser, with the gradient's length clipped."""
         self.optimizer.zero_grad()
         loss.backward()
         shown["grad_norm"] = nn.utils.clip_grad_norm_(self.trained, self.settings["max_grad_norm"])
         self.optimizer.step()
-        shown |= {"loss": loss, "entropy": self.entropy}
+        shown |= {"loss": loss, "entropy": look.entropy}
         rate = {"learning_rate": self.schedule.get_last_lr()[0]}
         self.updates.append({name: value.item() for name, value in shown.items()} | rate)
 

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import comb
+from scipy.special import comb, gammaln
 from scipy.stats import binomtest, norm
 
 from casebook.case import CasebookError
@@ -195,7 +195,12 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
     right = np.asarray(c, dtype=float)
     if not ((right >= 0) & (right <= n) & (right == np.floor(right))).all():
         raise CasebookError(f"right samples must be counted by whole numbers from 0 to {n}")
-    return 1.0 - comb(n - right, k) / comb(n, k)
+    whole = comb(n, k)
+    if np.isfinite(whole):
+        return 1.0 - comb(n - right, k) / whole
+    wrong = np.maximum(n - right, k - 1)  # where fewer than k are wrong, no draw misses: log of 0
+    missed = gammaln(wrong + 1) - gammaln(wrong - k + 1) - gammaln(n + 1) + gammaln(n - k + 1)
+    return 1.0 - np.exp(missed)
 
 
 def _bootstrap(values: np.ndarray, confidence: float, resamples: int, seed: int) -> Figure:

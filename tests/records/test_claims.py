@@ -392,6 +392,26 @@ def test_a_unit_turns_shares_into_numbers(write_arm):
     assert "] nats (3 seeds)" in text
 
 
+def test_a_verdict_says_once_which_records_are_not_current(package, write_arm, monkeypatch):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    write_arm((0.2, 0.5), arm="unused")
+    said = []
+    (package / "cases" / "poker" / "claims.yaml").write_text(yaml.safe_dump([NANO]))
+    (package / "cases" / "poker" / "expectations.yaml").write_text(yaml.safe_dump([EXPECTED]))
+
+    def line(runs):
+        return "not current: " + ", ".join(sorted({run["arm"] for run in runs})) if runs else ""
+
+    monkeypatch.setattr(claims_module, "state_line", line)
+    (claim,) = records.load_claims("poker", say=said.append)
+    assert said == ["not current: made_up"]
+    assert claim["not_current"] == "not current: made_up"
+    monkeypatch.setattr(claims_module, "state_line", lambda runs: "")
+    (claim,) = records.load_claims("poker", say=said.append)
+    assert len(said) == 1
+    assert claim["not_current"] == ""
+
+
 def test_arms_without_a_common_seed_are_not_compared(write_arm):
     write_arm((0.2, 0.5))
     write_arm((0.2, 0.5), (0.2, 0.5), arm="other")

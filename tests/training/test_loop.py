@@ -18,7 +18,8 @@ from transformers import AutoTokenizer
 from casebook import load_case, models, paths, training
 from casebook.case import CasebookError
 from casebook.models.decoding import constraint_for
-from casebook.training import identity, loop, measure
+from casebook.records import state
+from casebook.training import loop, measure
 
 CASE = load_case("poker")
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
@@ -63,9 +64,9 @@ def test_every_shipped_configuration_parses(path, monkeypatch):
     settings = yaml.safe_load(path.read_text())
     # Whether a GPU has bf16 or fp16 is asked when the arguments are made; here there is none.
     config = training.read_config(path, {"bf16": False, "fp16": False, "use_cpu": True})
-    assert config.case.case == path.parent.name
-    assert config.case.profile == path.stem.partition("_")[0]
-    assert config.grpo.max_steps == settings["max_steps"]
+    assert config.case == path.parent.name
+    assert config.profile == path.stem.partition("_")[0]
+    assert config.max_steps == settings["max_steps"]
 
 
 def test_shipped_configurations_name_every_algorithmic_setting():
@@ -177,10 +178,10 @@ def test_prompts_that_leave_no_room_are_dropped_and_counted():
         training.training_rows(config, tokenizer)
 
 
-def test_the_fingerprint_is_that_of_the_arm_not_of_the_seed():
-    mark = training.run_fingerprint(training.read_config(SMOKE, {"seed": 1}))
-    assert mark == training.run_fingerprint(training.read_config(SMOKE, {"seed": 2}))
-    assert mark != training.run_fingerprint(training.read_config(SMOKE, {"beta": 0.1}))
+def test_the_mark_is_that_of_the_arm_not_of_the_seed():
+    mark = training.settings_mark(training.read_config(SMOKE, {"seed": 1}))
+    assert mark == training.settings_mark(training.read_config(SMOKE, {"seed": 2}))
+    assert mark != training.settings_mark(training.read_config(SMOKE, {"beta": 0.1}))
 
 
 @pytest.mark.parametrize(
@@ -194,27 +195,9 @@ def test_the_fingerprint_is_that_of_the_arm_not_of_the_seed():
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_what_an_arm_may_change_is_in_its_fingerprint(changes):
-    mark = training.run_fingerprint(training.read_config(SMOKE))
-    assert mark != training.run_fingerprint(training.read_config(SMOKE, changes))
-
-
-def test_rows_that_are_only_evaluated_are_in_the_fingerprint(monkeypatch):
-    config = training.read_config(SMOKE, {"also_evaluate": {"label": {"variant": "label"}}})
-    mark = training.run_fingerprint(config)
-    prompt = "casebook.cases.poker.data.nano_label_prompt"
-    monkeypatch.setattr(prompt, lambda hand: f"{hand}, in short:")
-    assert training.run_fingerprint(config) != mark
-
-
-@pytest.mark.parametrize(
-    ("method", "modules"),
-    [("grpo", []), ("plain_ppo", ["grpo"]), ("sft", []), ("rejection", [])],
-)
-def test_the_code_of_its_method_is_in_the_fingerprint_of_an_arm(method, modules, monkeypatch):
-    monkeypatch.setattr(identity, "fingerprint", lambda case, config, files, rows, code: code)
-    config = training.read_config(SMOKE, {"method": method})
-    assert training.run_fingerprint(config) == modules
+def test_what_an_arm_may_change_is_in_its_mark(changes):
+    mark = training.settings_mark(training.read_config(SMOKE))
+    assert mark != training.settings_mark(training.read_config(SMOKE, changes))
 
 
 # A whole run -------------------------------------------------------------------------------
@@ -251,9 +234,8 @@ def test_advantages_are_centred_in_each_group(run):
 def test_the_record_says_what_was_measured_and_where_it_came_from(run):
     record = json.loads((run.path / "record.json").read_text())
     assert (record["case"], record["profile"], record["seed"]) == ("poker", "smoke", 0)
-    assert record["fingerprint"] == training.run_fingerprint(
-        training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
-    )
+    assert {"casebook.grpo", "casebook.cases.poker.rewards"} <= set(record["code"]["modules"])
+    assert state(record) == "current"
     for name in ("train_seconds", "samples_per_second", "peak_memory_mb"):
         assert record[name] > 0
     for when in ("before", "after"):
@@ -466,7 +448,6 @@ def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
 ):
     more = {"num_iterations": 2, "beta": 0.1, "temperature": 0.7, "save_strategy": "no"}
     config = training.read_config(SMOKE, SHORT | LABEL | more)
-    config.grpo.output_dir = str(tmp_path)
     model, tokenizer = models.load_policy("poker", "smoke", settings=config.settings)
     seen = []
 
@@ -479,7 +460,7 @@ def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
     trainer = Listening(
         model=model,
         reward_funcs=training.reward_functions(config),
-        args=config.grpo,
+        args=config.trainer_arguments(tmp_path),
         train_dataset=training.training_rows(config, tokenizer)[0],
         processing_class=tokenizer,
         constraint=constraint_for("trie", CASE.labels, tokenizer),
@@ -579,7 +560,7 @@ def test_the_published_bug_trains_nothing_at_all(tmp_path, unmeasured):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """`_before` without a model; what it measured, one entry for each time."""
+    """`measure_base` without a model; what it measured, one entry for each time."""
     times = []
     monkeypatch.setattr(measure, "_MEASURED", {})
     monkeypatch.setattr(measure, "load_base", lambda settings: (None, None))
@@ -631,10 +612,6 @@ def test_arms_with_another_base_do_not_share(measured, tmp_path):
     config = training.read_config(SMOKE, {"model_name_or_path": str(copy)})
     measure.measure_base(config)
     assert len(measured) == 2
-    weights = (copy / "model.safetensors").read_bytes()
-    (copy / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
-    measure.measure_base(config)
-    assert len(measured) == 3
 
 
 def test_every_setting_that_a_measurement_reads_keeps_arms_apart(monkeypatch):
@@ -757,9 +734,10 @@ def test_a_run_does_not_go_on_across_a_change_of_code(tmp_path, monkeypatch):
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.yaml").write_text(yaml.safe_dump(config.settings))
-    (run / "fingerprint").write_text("of other code")
+    origin = {"code": {"casebook.grpo": "of other code"}, "files": {}}
+    (run / "origin.json").write_text(json.dumps(origin))
     (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "seconds": 1.0}\n')
-    with pytest.raises(CasebookError, match="other code, data or weights"):
+    with pytest.raises(CasebookError, match=r"other code, data or weights \(casebook\.grpo"):
         training.train(config, run, resume=True)
 
 

@@ -136,11 +136,11 @@ def test_the_trainer_learns_what_it_is_shown(tmp_path):
 
     options = {"max_steps": 12, "learning_rate": 1e-2, "save_strategy": "no"}
     config = read_config(("poker", "smoke"), options)
-    config.grpo.output_dir = str(tmp_path)
+    arguments = config.trainer_arguments(tmp_path)
     model, tokenizer = models.load_policy("poker", "smoke")
     prompt = CASE.load("train", variant="label")[0]["prompt"]
     texts = [{"prompt": prompt, "completion": " four of a kind", "ends": True}] * 16
-    trainer = supervised.trainer(model, tokenizer, texts, config.grpo, [], 128)
+    trainer = supervised.trainer(model, tokenizer, texts, arguments, [], 128)
     trainer.train()
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     assert len(losses) == 12

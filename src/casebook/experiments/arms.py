@@ -27,6 +27,7 @@ from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
 from casebook.models import load_base, load_saved
 from casebook.records import provenance, read_record, write_json
 from casebook.records.files import plain
+from casebook.records.gate import COMPLETIONS
 from casebook.stats import mean_interval
 from casebook.training import (
     CURVE_WINDOW,
@@ -125,6 +126,23 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
     return arms
 
 
+def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
+    """The finished runs of a case's arms in the runs folder: arm -> seed -> run."""
+    found: dict[str, dict[int, Run]] = {}
+    for name, arm in read_arms(case).items():
+        for seed in arm["seeds"] if arm["profile"] == profile else ():
+            config = read_config((case, profile), {**arm["overrides"], "seed": seed})
+            run = Run(_folder(config, name))
+            if run.finished:
+                found.setdefault(name, {})[seed] = run
+    return found
+
+
+def _folder(config: Config, arm: str) -> Path:
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
+
+
 def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     """Make one record if it is missing; its path, and a line that says what came out."""
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
@@ -136,13 +154,11 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
                 "with --again, or give the new configuration an arm of its own"
             )
         return path, f"{arm}, seed {seed}: there already"
-    name = f"seed{seed}-{settings_mark(config)[:8]}"
-    output = paths.runs_dir() / "experiments" / case / profile / arm / name
-    run = train(config, output, resume=True)
+    run = train(config, _folder(config, arm), resume=True)
     record = run.record() | {"arm": arm}
     record["curve"] |= more_of_the_curve(run)
     record["findings"] = findings(run)
-    for when, source in (("before", config.model.model_name_or_path), ("after", run.adapter)):
+    for when, source in (("before", config.model_name_or_path), ("after", run.adapter)):
         record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
         record[when][OTHER] = other_prompt_perplexity(config, source)
     write_json(path, record)
@@ -151,11 +167,28 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
         kept = paths.RESULTS / case / profile / "adapter"
         without_reference = shutil.ignore_patterns("ref")
         shutil.copytree(run.adapter, kept, ignore=without_reference, dirs_exist_ok=True)
+        write_completions(run.completions(), kept.with_name(COMPLETIONS))
     figures = record["after"]
     return path, (
         f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
         f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
         f"training, {record['measure_seconds']:.0f} s of measuring"
+    )
+
+
+def write_completions(completions: pd.DataFrame, path: Path) -> None:
+    """Keep what a run wrote, in small: as JSON lines, with figures of six digits.
+
+    Args:
+        completions: as `Run.completions()` gives them.
+        path: the compressed file; the same completions give the same bytes.
+    """
+    completions.to_json(
+        path,
+        orient="records",
+        lines=True,
+        double_precision=6,
+        compression={"method": "gzip", "mtime": 0},
     )
 
 
@@ -191,11 +224,11 @@ def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, flo
         The perplexity a token, with its interval over texts; `None` where the corpus knows the
         trained prompt only, or there is no corpus.
     """
-    case = load_case(config.case.case)
-    if config.case.profile not in ("smoke", "nano"):
+    case = load_case(config.case)
+    if not PROFILES[config.profile].embedded:
         return None
     rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
-    ending = _ending(case.load("validation", config.case.profile, variant=config.case.variant))
+    ending = _ending(case.load("validation", config.profile, variant=config.variant))
     rows = [row for row in rows if not row["prompt"].endswith(ending)]
     if not rows:
         return None

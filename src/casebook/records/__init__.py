@@ -6,10 +6,12 @@ training needs of records does not bring the claims with it.
 
 from importlib import import_module
 
+# At once: asked for later, the module of this name would stand in the function's place.
+from casebook.records.provenance import provenance  # noqa: F401
+
 _MODULES = {
     "gate": ("committed", "committed_completions"),
     "files": ("figure_text", "missing", "read_record", "write_json"),
-    "provenance": ("provenance",),
     "identity": ("STATES", "digest", "source_mark", "state", "state_line"),
     "claims": (
         *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "commonest_label"),
@@ -20,7 +22,7 @@ _MODULES = {
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOME)
+__all__ = sorted([*_HOME, "provenance"])
 
 
 def __getattr__(name: str):

@@ -9,16 +9,17 @@ go and whether that was written down before the first of their records, and the 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 import casebook.cases
-from casebook.case import CasebookError, check_name, known_cases, load_case
+from casebook.case import NO_ANSWER, CasebookError, check_name, known_cases, load_case
 from casebook.records.files import figure_text
 from casebook.records.gate import committed
+from casebook.records.identity import state_line
 from casebook.stats import mean_interval, pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])
@@ -41,7 +42,6 @@ BASIS = {  # evidence -> the field that says where to look
 }
 DOCUMENT_FIELDS = ("title", "address", "date")
 EXPLORATORY = "exploratory"  # in a tally: nano verdicts whose expectation came after the records
-NO_ANSWER = "none"  # in a label histogram: no answer could be read
 DIRECTIONS = {"rises": 1, "falls": -1}
 WRITTEN = ("before", "after")  # the first record of the arms that are compared
 EXPECTATION_FIELDS = ("claim", "left", "right", "expected", "date", "written")
@@ -70,8 +70,12 @@ class Compared(NamedTuple):
     detectable_text: str
 
 
-def load_claims(case: str) -> list[dict[str, Any]]:
+def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
     """The claims of a case's source, with their verdicts; an empty list where none are written.
+
+    Args:
+        case: name of the case.
+        say: called with one line if a record behind a verdict is not current.
 
     Returns:
         One dict per claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`,
@@ -81,7 +85,8 @@ def load_claims(case: str) -> list[dict[str, Any]]:
         evidence each entry of `compare` has its expectation (see `load_expectations`), and the
         verdict, `measured` (the figures as text) and `detectable` (the smallest differences that
         the seeds could have shown, as text) come from the records that `compare` names; without
-        them the claim was not run here. `exploratory` is true where an expectation of the claim
+        them the claim was not run here. `not_current` says which of them are not current and why,
+        and is empty where all are. `exploratory` is true where an expectation of the claim
         was written down after the first record it is about.
 
     Raises:
@@ -106,7 +111,12 @@ def load_claims(case: str) -> list[dict[str, Any]]:
             raise CasebookError(f"{path.name} of {case}, claim {name or number}: {error}") from None
         seen.add(name)
     rows = _with_expectations(case, rows)
-    return [_judged(case, row) for row in rows]
+    arms = set().union(*map(_arms, rows))
+    runs = committed(case, "nano", say=lambda line: None) if arms else []
+    runs = [run for run in runs if run.get("arm") in arms]
+    if line := state_line(runs):
+        say(line)
+    return [_judged(case, row, runs) for row in rows]
 
 
 def load_expectations(case: str) -> list[dict[str, str]]:
@@ -231,11 +241,14 @@ def table_row(*cells: object) -> str:
     return "| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in cells) + " |"
 
 
-def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str], int]]:
+def tally(
+    cases: Iterable[str] | None = None, say: Callable[[str], None] = print
+) -> dict[str, dict[tuple[str, str], int]]:
     """How many claims of each write-up got which verdict, kinds of evidence apart.
 
     Args:
         cases: names of cases; all, in the order of their notebooks, unless given.
+        say: see `load_claims`.
 
     Returns:
         Case -> (evidence, verdict) -> count. The evidence is one of `VERDICTS`, or `EXPLORATORY`
@@ -245,7 +258,7 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
-    counts = {case: Counter(map(_column, load_claims(case))) for case in cases}
+    counts = {case: Counter(map(_column, load_claims(case, say))) for case in cases}
     columns = []
     for evidence, verdicts in VERDICTS.items():
         columns += [(evidence, verdict) for verdict in verdicts]
@@ -276,7 +289,9 @@ def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
     return "\n".join(lines)
 
 
-def compared(case: str, comparison: Mapping[str, str]) -> Compared | None:
+def compared(
+    case: str, comparison: Mapping[str, str], runs: Sequence[Mapping[str, Any]] | None = None
+) -> Compared | None:
     """What the embedded model's records say about one figure against another.
 
     With fewer seeds the intervals are wider, and a true difference stays unseen. How large it
@@ -293,6 +308,7 @@ def compared(case: str, comparison: Mapping[str, str]) -> Compared | None:
         comparison: `what` is compared, in words; `left` and `right`, each "arm/when/figure" as
             `figures_at` takes it; what is `expected` of it from left to right, `rises` or
             `falls`; and perhaps a `unit`: without one the figures are shares.
+        runs: see `figures_at`.
 
     Returns:
         The verdict, the two figures as text and what could have been seen, or `None` where an
@@ -307,7 +323,7 @@ def compared(case: str, comparison: Mapping[str, str]) -> Compared | None:
     for field in ("what", "left", "right", "expected"):
         _check_text(comparison, field)
     check_name("expectation", comparison["expected"], DIRECTIONS)
-    sides = [figures_at(case, comparison[side]) for side in ("left", "right")]
+    sides = [figures_at(case, comparison[side], runs) for side in ("left", "right")]
     if not all(sides):
         return None
     seeds = sorted(set(sides[0]) & set(sides[1]))
@@ -392,7 +408,9 @@ def discrimination(
     return {"value": value, "low": value - half, "high": value + half, "n": len(confusion)}
 
 
-def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
+def figures_at(
+    case: str, where: str, runs: Sequence[Mapping[str, Any]] | None = None
+) -> dict[int, Mapping[str, float]]:
     """One figure of the embedded model's records, by seed; empty where the arm has none.
 
     Args:
@@ -400,6 +418,8 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
         where: "arm/when/figure", the names a record has on the way to the figure, as in
             `grpo/after/greedy_accuracy`. `commonest_label` and `answer_entropy` read a label
             histogram, `labels_recalled` and `discrimination/flush` a confusion matrix.
+        runs: committed records to read it from, if they are read already; those of other arms are
+            passed over.
 
     Returns:
         Seed -> figure; a plain number becomes a figure without width.
@@ -409,7 +429,9 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
     """
     arm, *steps = where.split("/")
     figures = {}
-    for record in committed(case, "nano", arm):
+    if runs is None:
+        runs = committed(case, "nano", arm)
+    for record in (run for run in runs if run.get("arm") == arm):
         try:
             value: Any = record
             for step in steps:
@@ -424,7 +446,7 @@ def figures_at(case: str, where: str) -> dict[int, Mapping[str, float]]:
 
 
 def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
-    """One step of the way to a figure: a field, or what is computed from one."""
+    """One step on the way to a figure: a field, or what is computed from one."""
     if step == "commonest_label":
         return commonest_label(value["label_histogram"])
     if step == "answer_entropy":
@@ -438,11 +460,20 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
     return value[step]
 
 
-def _judged(case: str, row: dict[str, Any]) -> dict[str, Any]:
+def _arms(row: Mapping[str, Any]) -> set[str]:
+    """The arms whose records a claim's verdict comes from."""
+    return {
+        comparison[side].partition("/")[0]
+        for comparison in row.get("compare", ())
+        for side in ("left", "right")
+    }
+
+
+def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A claim as it stands; one about the embedded model with its verdict, from the records."""
     if row["evidence"] != "nano":
         return row
-    found = [compared(case, comparison) for comparison in row["compare"]]
+    found = [compared(case, comparison, runs) for comparison in row["compare"]]
     if not all(found):
         missing_run = {"evidence": "none", "verdict": "not run here"}
         return row | missing_run | {"command": f"casebook experiments {case}"}
@@ -454,6 +485,7 @@ def _judged(case: str, row: dict[str, Any]) -> dict[str, Any]:
         "verdict": worst,
         "measured": "; ".join(one.text for one in found),
         "detectable": "; ".join(one.detectable_text for one in found),
+        "not_current": state_line([run for run in runs if run.get("arm") in _arms(row)]),
     }
 
 

@@ -15,6 +15,7 @@ from casebook.records.files import read_record
 from casebook.records.identity import state_line
 
 COMPLETIONS = "completions.jsonl.gz"  # of the run whose adapter is committed, too
+_PRINTED: set[str] = set()
 
 
 def committed(
@@ -26,7 +27,8 @@ def committed(
         case: name of the case.
         profile: name of the profile.
         arm: only this arm's.
-        say: called with one line if a record is not current (`records.identity`).
+        say: called with one line if a record is not current (`records.identity`); what is
+            printed is printed once a process, however often a page asks.
 
     Raises:
         UnknownName: unknown case or profile.
@@ -37,7 +39,8 @@ def committed(
     folder = paths.RESULTS / case / profile
     records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
     records.sort(key=lambda record: (str(record.get("arm")), record["seed"]))
-    if line := state_line(records):
+    if (line := state_line(records)) and (say is not print or line not in _PRINTED):
+        _PRINTED.add(line)
         say(line)
     return records
 

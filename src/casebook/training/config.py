@@ -9,9 +9,10 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from trl import GRPOConfig, ModelConfig, TrlParser
@@ -92,13 +93,34 @@ class CaseArguments:
     pass_at_k_samples: int = field(default=64, metadata={"help": "Completions of each of them."})
 
 
-class Config(NamedTuple):
-    """A training's configuration, parsed: ours, TRL's, the model's, and all three as one dict."""
+@dataclass(frozen=True)
+class Config:
+    """What a training is asked to do; each value once, by the name that the file gives it.
 
-    case: CaseArguments
-    grpo: GRPOConfig
-    model: ModelConfig
-    settings: dict[str, Any]
+    `config.max_steps`, `config.variant`, `config.lora_r`: every field of `CaseArguments`, of TRL's
+    `GRPOConfig` and of its `ModelConfig`, converted by TRL's parser, with the default where the
+    file says nothing.
+
+    Attributes:
+        settings: what was asked for, as the file writes it; records keep this.
+    """
+
+    settings: Mapping[str, Any]
+
+    @cached_property
+    def _parsed(self) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
+        return _parse(self.settings)
+
+    def __getattr__(self, name: str) -> Any:
+        for part in () if name.startswith("_") else self._parsed:
+            if hasattr(part, name):
+                return getattr(part, name)
+        raise AttributeError(f"a training has no setting {name!r}")
+
+    def trainer_arguments(self, output_dir: str | Path | None = None) -> GRPOConfig:
+        """TRL's own arguments for one trainer, which may save its checkpoints in another folder."""
+        folder = {} if output_dir is None else {"output_dir": str(output_dir)}
+        return _parse({**self.settings, **folder})[1]
 
 
 def read_config(
@@ -131,8 +153,11 @@ def read_config(
         check_name("reward", name, (*case.rewards, KL_PENALTY))
     for changes in (settings.get("also_evaluate") or {}).values():
         case.grade("", "", variant=changes.get("variant"))
-    config = Config(*_parse(settings, where), settings)
-    weights = config.grpo.reward_weights or settings["reward_funcs"]
+    config = Config(settings)
+    try:
+        weights = config.reward_weights or settings["reward_funcs"]
+    except _CannotParse as error:
+        raise CasebookError(f"{where}: {error}") from error
     if len(weights) != len(settings["reward_funcs"]):
         raise CasebookError(
             f"{where}: {len(settings['reward_funcs'])} reward_funcs, but "
@@ -144,12 +169,12 @@ def read_config(
 
 def reward_functions(config: Config) -> list[Callable]:
     """The reward functions a configuration names, made with its parameters, in its order."""
-    rewards = {**load_case(config.case.case).rewards, KL_PENALTY: KlPenalty}
-    parameters = config.case.reward_kwargs or {}
+    rewards = {**load_case(config.case).rewards, KL_PENALTY: KlPenalty}
+    parameters = config.reward_kwargs or {}
     for name in parameters:
-        check_name("reward in reward_kwargs", name, config.case.reward_funcs)
+        check_name("reward in reward_kwargs", name, config.reward_funcs)
     try:
-        return [rewards[name](**parameters.get(name, {})) for name in config.case.reward_funcs]
+        return [rewards[name](**parameters.get(name, {})) for name in config.reward_funcs]
     except TypeError as error:
         raise CasebookError(f"reward_kwargs do not fit: {error}") from error
 
@@ -189,7 +214,11 @@ def _check(settings: Mapping[str, Any], where: str) -> None:
             raise CasebookError(f"{where}: also_evaluate {name!r}: limit must be 1 or more")
 
 
-def _parse(settings: Mapping[str, Any], where: str) -> tuple:
+class _CannotParse(CasebookError):
+    """A value that TRL's parser does not take."""
+
+
+def _parse(settings: Mapping[str, Any]) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
     """Settings through TRL's own parser, which reads a file and converts what YAML calls text."""
     usage = io.StringIO()
     with NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -202,9 +231,9 @@ def _parse(settings: Mapping[str, Any], where: str) -> tuple:
                 )
         except SystemExit:  # argparse has said which value it could not read
             said = usage.getvalue().strip().rpartition("error: ")[2]
-            raise CasebookError(f"{where}: a value has the wrong type: {said}") from None
+            raise _CannotParse(f"a value has the wrong type: {said}") from None
         except (ValueError, TypeError, ImportError, ArithmeticError) as error:
-            raise CasebookError(f"{where}: {str(error).strip().splitlines()[0]}") from error
+            raise _CannotParse(str(error).strip().splitlines()[0]) from error
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

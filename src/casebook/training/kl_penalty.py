@@ -1,11 +1,10 @@
-"""A reward that looks at the policy itself: the KL of the poker write-up."""
+"""The one reward that looks at the policy instead of what it wrote: the poker write-up's KL."""
 
 from typing import Any
 
 from casebook.case import CasebookError
+from casebook.detectors import KL_PART as KL_PENALTY
 from casebook.evaluation import token_logps
-
-KL_PENALTY = "kl_penalty"  # the one reward that looks at the policy instead of what it wrote
 
 
 class KlPenalty:

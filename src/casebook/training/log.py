@@ -29,21 +29,28 @@ class CompletionLog:
     """
 
     def __init__(self, config: Config, folder: Path, eos_token_id: int):
-        self.case = load_case(config.case.case)
-        self.variant = config.case.variant
-        self.every = config.case.completions_every
+        self.case = load_case(config.case)
+        self.variant = config.variant
+        self.every = config.completions_every
         self.folder = folder
         self.eos_token_id = eos_token_id
         self.weights = dict(
             zip(
-                config.case.reward_funcs,
-                config.grpo.reward_weights or [1.0] * len(config.case.reward_funcs),
+                config.reward_funcs,
+                config.reward_weights or [1.0] * len(config.reward_funcs),
                 strict=True,
             )
         )
-        self.group_size = config.grpo.num_generations
-        self.scale = config.grpo.scale_rewards
-        self.last_step = config.grpo.max_steps
+        self.group_size = config.num_generations
+        self.scale = config.scale_rewards
+        self.each_part_scaled = config.multi_objective_aggregation == "normalize_then_sum"
+        # One batch of completions serves so many steps; the loops of `casebook.grpo` count each
+        # batch as one.
+        batches = config.steps_per_generation * config.num_iterations
+        self.span = 1
+        if config.method == "grpo":
+            self.span = max(1, batches // config.gradient_accumulation_steps)
+        self.last_step = config.max_steps
         self.values: dict[str, list[float]] = {}
 
     def wrap(self, functions: list[Callable]) -> list[Callable]:
@@ -63,13 +70,18 @@ class CompletionLog:
             self.values[name] = values
             step = trainer_state.global_step + 1
             if len(self.values) == len(self.weights):
-                if step == 1 or step == self.last_step or step % self.every == 0:
+                if self._due(step):
                     self.write(step, prompts, completions, completion_ids, columns["answer"])
                 self.values = {}
             return values
 
         reward.__name__ = name
         return reward
+
+    def _due(self, step: int) -> bool:
+        """Whether a step that is written down is among those that this batch serves."""
+        steps = range(step, step + self.span)
+        return any(s in (1, self.last_step) or s % self.every == 0 for s in steps)
 
     def write(self, step, prompts, completions, completion_ids, answers) -> None:
         """Write one step's completions with grades, reward parts, reward and advantage."""
@@ -94,14 +106,27 @@ class CompletionLog:
         for name, values in self.values.items():
             table[f"reward/{name}"] = values
         table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
-        groups = table["reward"].groupby(table.index // self.group_size)
-        centred = table["reward"] - groups.transform("mean")
-        spread = {"group": groups.transform("std"), "batch": table["reward"].std(), "none": 1.0}
-        table["advantage"] = centred / (spread[self.scale] + 1e-4 * (self.scale != "none"))
+        table["advantage"] = self._advantages(table)
         self.folder.mkdir(parents=True, exist_ok=True)
         part = self.folder / "part"
         table.to_parquet(part, index=False)
         os.replace(part, self.folder / f"train_{step:05d}.parquet")
+
+    def _advantages(self, table: pd.DataFrame) -> pd.Series:
+        """The advantages that TRL computes from these rewards."""
+        if self.each_part_scaled:
+            parts = (
+                self._scaled(table[f"reward/{n}"], "group") * w for n, w in self.weights.items()
+            )
+            total = sum(parts)
+            return (total - total.mean()) / (total.std() + 1e-4)
+        return self._scaled(table["reward"], self.scale)
+
+    def _scaled(self, rewards: pd.Series, scale: str) -> pd.Series:
+        groups = rewards.groupby(rewards.index // self.group_size)
+        centred = rewards - groups.transform("mean")
+        spread = {"group": groups.transform("std"), "batch": rewards.std(), "none": 1.0}
+        return centred / (spread[scale] + 1e-4 * (scale != "none"))
 
 
 class WatchCallback(TrainerCallback):
@@ -144,7 +169,7 @@ class RunCallback(TrainerCallback):
             self.progress.update(state.global_step, logs)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        every = self.config.case.evaluate_every
+        every = self.config.evaluate_every
         if every and (state.global_step % every == 0 or state.global_step == state.max_steps):
             self._evaluate(state.global_step, model)
 
@@ -161,20 +186,20 @@ class RunCallback(TrainerCallback):
         return self.seconds_before + time.perf_counter() - self.started
 
     def _evaluate(self, step: int, model: Any) -> None:
-        case = self.config.case
-        if not case.evaluate_every:
+        config = self.config
+        if not config.evaluate_every:
             return
         evaluation = evaluate(
             model,
             self.tokenizer,
-            case.case,
+            config.case,
             split="validation",
-            profile=case.profile,
-            limit=case.evaluate_rows,
+            profile=config.profile,
+            limit=config.evaluate_rows,
             samples=1,
-            variant=case.variant,
+            variant=config.variant,
             drift=True,
-            settings=self.config.settings,
+            settings=config.settings,
         )
         summary = evaluation.summary()
         figures = {

@@ -15,7 +15,6 @@ appended line by line, every other file is written beside its place and then mov
 import contextlib
 import gc
 import os
-import resource
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -41,6 +40,7 @@ from casebook.training.constrained import ConstrainedTrainer
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
 from casebook.training.measure import measure_base, measure_test
+from casebook.training.memory import forget_peak, peak_mb
 from casebook.training.progress import Progress
 from casebook.training.run import Run, default_folder, prepare
 
@@ -77,11 +77,11 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
 
 def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     """The training rows, and how many were dropped because their prompt leaves no room."""
-    case = load_case(config.case.case)
-    rows = case.load("train", config.case.profile, config.grpo.seed, config.case.variant)
-    if config.case.train_limit:
-        rows = rows.select(range(min(config.case.train_limit, len(rows))))
-    room = config.case.max_seq_length - config.grpo.max_completion_length
+    case = load_case(config.case)
+    rows = case.load("train", config.profile, config.seed, config.variant)
+    if config.train_limit:
+        rows = rows.select(range(min(config.train_limit, len(rows))))
+    room = config.max_seq_length - config.max_completion_length
 
     def fits(row: dict[str, Any]) -> bool:
         prompt = row["prompt"]
@@ -97,11 +97,12 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
 
 
 def _train(run: Run, config: Config) -> Run:
-    if "wandb" in (config.grpo.report_to or []):
+    if "wandb" in (config.report_to or []):
         os.environ.setdefault("WANDB_MODE", "offline")  # nobody's login is waited for
         os.environ.setdefault("WANDB_DIR", str(run.path))
+    forget_peak()
     model, tokenizer, rows, dropped = _beginning(config)
-    progress = Progress(f"{config.case.case}/{config.case.profile}, seed {config.grpo.seed}")
+    progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
     callback = RunCallback(run, config, tokenizer, progress)
@@ -126,10 +127,10 @@ def _train(run: Run, config: Config) -> Run:
     write_json(
         run.path / "record.json",
         {
-            "case": config.case.case,
-            "profile": config.case.profile,
+            "case": config.case,
+            "profile": config.profile,
             "arm": None,
-            "seed": config.grpo.seed,
+            "seed": config.seed,
             "config": config.settings,
             "code": {"modules": modules, "digest": digest(module_hashes(modules))},
             "provenance": provenance(),
@@ -139,7 +140,7 @@ def _train(run: Run, config: Config) -> Run:
             "train_seconds": round(train_seconds, 1),
             "measure_seconds": round(time.perf_counter() - measuring, 1),
             "samples_per_second": round(samples["samples"] / train_seconds, 2),
-            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "peak_memory_mb": peak_mb(),
             "curve": curve(metrics),
             "validation": validation.round(4).to_dict("list"),
             "adapter_largest_change": models.largest_change(run.adapter),
@@ -195,11 +196,9 @@ class _FirstSteps(RunCallback):
 
 def _beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
     """Policy, tokenizer, training rows and how many were dropped, with the seed set."""
-    seed = config.grpo.seed
+    seed = config.seed
     set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
-    model, tokenizer = load_policy(
-        config.case.case, config.case.profile, seed=seed, settings=config.settings
-    )
+    model, tokenizer = load_policy(config.case, config.profile, seed=seed, settings=config.settings)
     return model, tokenizer, *training_rows(config, tokenizer)
 
 
@@ -207,45 +206,46 @@ def _fit(
     run: Run, config: Config, model: Any, tokenizer: Any, rows: Dataset, callback: RunCallback
 ) -> dict[str, int]:
     """Train by the method asked for; how many completions it took."""
-    samples = config.grpo.max_steps * config.grpo.per_device_train_batch_size
-    samples *= config.grpo.gradient_accumulation_steps
-    method, callbacks = config.case.method, [callback, WatchCallback(run, config.settings)]
+    arguments = config.trainer_arguments(run.path / "checkpoints")
+    samples = config.max_steps * config.per_device_train_batch_size
+    samples *= config.gradient_accumulation_steps
+    method, callbacks = config.method, [callback, WatchCallback(run, config.settings)]
     if method in PLAIN:
-        _fit_plain(run, config, model, tokenizer, rows, callbacks)
+        _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return {"samples": samples}
     more = {}
     if method == "grpo":
-        trainer = _grpo_trainer(run, config, model, tokenizer, rows, callbacks)
+        trainer = _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
     else:
         if method == "sft":
-            texts = supervised.taught(config.case.case, rows, config.case.variant)
+            texts = supervised.taught(config.case, rows, config.variant)
         else:
             started = time.perf_counter()
-            prompts = samples // config.grpo.num_generations
-            shuffled = rows.shuffle(config.grpo.seed)
+            prompts = samples // config.num_generations
+            shuffled = rows.shuffle(config.seed)
             asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
-            texts = supervised.accepted(model, tokenizer, config.case.case, asked, config.settings)
+            texts = supervised.accepted(model, tokenizer, config.case, asked, config.settings)
             callback.seconds_before += time.perf_counter() - started
             more = {"accepted": len(texts)}
-        longest = config.case.max_seq_length
-        trainer = supervised.trainer(model, tokenizer, texts, config.grpo, callbacks, longest)
+        longest = config.max_seq_length
+        trainer = supervised.trainer(model, tokenizer, texts, arguments, callbacks, longest)
     trainer.remove_callback(PrinterCallback)
     checkpoint = run.checkpoint()
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return {"samples": samples, **more}
 
 
-def _grpo_trainer(run, config, model, tokenizer, rows, callbacks) -> GRPOTrainer:
-    labels = load_case(config.case.case).labels
-    rule = constraint_for(config.case.constraint, labels, tokenizer)
+def _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
+    labels = load_case(config.case).labels
+    rule = constraint_for(config.constraint, labels, tokenizer)
     kind, more = GRPOTrainer, {}
     if rule:
         kind = ConstrainedTrainer
-        more = {"constraint": rule, "score_constrained": config.case.score_constrained}
+        more = {"constraint": rule, "score_constrained": config.score_constrained}
     return kind(
         model=model,
         reward_funcs=_logged_rewards(run, config, model, tokenizer),
-        args=config.grpo,
+        args=arguments,
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks,
@@ -253,24 +253,22 @@ def _grpo_trainer(run, config, model, tokenizer, rows, callbacks) -> GRPOTrainer
     )
 
 
-def _fit_plain(run, config, model, tokenizer, rows, callbacks) -> None:
-    state = TrainerState(max_steps=config.grpo.max_steps)
+def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> None:
+    state = TrainerState(max_steps=config.max_steps)
 
     def log(step: int, metrics: Mapping[str, float]) -> None:
         state.global_step = step
         for callback in callbacks:
-            callback.on_log(config.grpo, state, None, logs=metrics)
-            callback.on_step_end(config.grpo, state, None, model=model)
+            callback.on_log(arguments, state, None, logs=metrics)
+            callback.on_step_end(arguments, state, None, model=model)
 
-    weights = config.grpo.reward_weights or [1.0] * len(config.case.reward_funcs)
+    weights = config.reward_weights or [1.0] * len(config.reward_funcs)
     rewards = zip(_logged_rewards(run, config, model, tokenizer), weights, strict=True)
     for callback in callbacks:
-        callback.on_train_begin(config.grpo, state, None, model=model)
-    grpo.train(
-        model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.case.method], log
-    )
+        callback.on_train_begin(arguments, state, None, model=model)
+    grpo.train(model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.method], log)
     for callback in callbacks:
-        callback.on_train_end(config.grpo, state, None)
+        callback.on_train_end(arguments, state, None)
 
 
 def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from casebook.case import PROFILES
 from casebook.evaluation import evaluate, perplexity
 from casebook.models import load_base
 from casebook.training.config import Config
@@ -10,8 +11,9 @@ from casebook.training.identity import settings_mark
 
 # The settings that decide what a base model measures.
 MEASURED = {
-    *("profile", "variant", "model_name_or_path", "dtype", "load_in_4bit", "max_completion_length"),
-    *("temperature", "top_p", "top_k", "constraint", "test_limit", "test_samples"),
+    *("case", "profile", "variant", "model_name_or_path", "dtype", "load_in_4bit"),
+    *("max_completion_length", "temperature", "top_p", "top_k", "constraint"),
+    *("test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
 _MEASURED: dict[str, dict[str, Any]] = {}  # by settings, for the arms of one process
@@ -28,16 +30,15 @@ def measure_base(config: Config) -> dict[str, Any]:
 
 def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
     """What a configuration measures of a model on the test rows."""
-    case = config.case
 
     def measure(limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
         settings = {**config.settings, **(changes or {})}
         return evaluate(
             model,
             tokenizer,
-            case.case,
+            config.case,
             split="test",
-            profile=case.profile,
+            profile=config.profile,
             limit=settings.get("limit", limit),
             samples=samples,
             variant=settings["variant"],
@@ -45,15 +46,15 @@ def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
             **more,
         )
 
-    figures = measure(case.test_limit, case.test_samples).summary()
-    if case.pass_at_k_rows:
-        many = measure(case.pass_at_k_rows, case.pass_at_k_samples, greedy=False, seed=1)
+    figures = measure(config.test_limit, config.test_samples).summary()
+    if config.pass_at_k_rows:
+        many = measure(config.pass_at_k_rows, config.pass_at_k_samples, greedy=False, seed=1)
         figures["pass_at_k"] = many.pass_at_k()
-    if case.also_evaluate:
+    if config.also_evaluate:
         figures["also"] = {
-            name: measure(case.test_limit, 0, changes).summary()
-            for name, changes in case.also_evaluate.items()
+            name: measure(config.test_limit, 0, changes).summary()
+            for name, changes in config.also_evaluate.items()
         }
-    if case.profile in ("smoke", "nano"):
-        figures["other_text_perplexity"] = perplexity(model, tokenizer, case.case)
+    if PROFILES[config.profile].embedded:
+        figures["other_text_perplexity"] = perplexity(model, tokenizer, config.case)
     return figures

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from casebook import paths
+from casebook import models, paths
 from casebook.case import CasebookError
 from casebook.records import read_record
 from casebook.training.config import Config, read_yaml
-from casebook.training.identity import check_origin, settings_mark, write_origin
+from casebook.training.identity import NOT_OF_THE_ARM, check_origin, settings_mark, write_origin
+
+# What decides how a run is measured, and nothing about how it is trained.
+OF_THE_TEST = (
+    *("test_limit", "test_samples", "also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
+)
 
 
 @dataclass(frozen=True)
@@ -71,18 +77,29 @@ class Run:
 
 def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
     """Where a run goes that names no folder of its own: `<case>/<profile>/seed<k>-<mark>`."""
-    name = f"seed{config.grpo.seed}-{settings_mark(config)[:8]}"
-    return paths.runs_dir(runs_dir) / config.case.case / config.case.profile / name
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    return paths.runs_dir(runs_dir) / config.case / config.profile / name
 
 
 def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
-    """The newest finished run of a case, profile and seed below `runs_dir`, or `None`."""
+    """The newest finished run of a case, profile and seed below `runs_dir`, or `None`.
+
+    It was trained by the profile's own settings: one with another `beta` is another experiment.
+    What only decides how it was measured or logged may differ.
+    """
     folder = paths.runs_dir(runs_dir) / case / profile
     records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
+    wanted = _training_settings(models.read_settings(case, profile))
     for path in reversed(records):
-        if read_record(path)["seed"] == seed:
-            return Run(path.parent)
+        run = Run(path.parent)
+        if read_record(path)["seed"] == seed and _training_settings(run.settings()) == wanted:
+            return run
     return None
+
+
+def _training_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = {*NOT_OF_THE_ARM, *OF_THE_TEST}
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def prepare(run: Run, config: Config, resume: bool) -> bool:
@@ -104,8 +121,7 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
     else:
         (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_origin(origin_file, config)
-        config_file.write_text(yaml.safe_dump(config.settings, sort_keys=False))
-    config.grpo.output_dir = str(run.path / "checkpoints")
+        config_file.write_text(yaml.safe_dump(dict(config.settings), sort_keys=False))
     checkpoint = run.checkpoint()
     last = int(checkpoint.name.rpartition("-")[2]) if checkpoint else -1
     lines = [line for line in read_lines(run.path / "metrics.jsonl") if line["step"] <= last]

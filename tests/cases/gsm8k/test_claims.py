@@ -35,7 +35,9 @@ def block(answer):
 
 
 def test_no_claim_is_called_reproduced_by_the_embedded_model():
-    assert {row["evidence"] for row in CLAIMS.values()} <= {"computation", "nano", "none"}
+    assert {row["evidence"] for row in CLAIMS.values()} <= {
+        *("computation", "citation", "nano", "none")
+    }
 
 
 def test_every_comparison_is_of_an_arm_that_can_be_made():
@@ -139,6 +141,13 @@ def test_formats():
     assert paid("strict_format", between)
     for part in ("strict_format", "soft_format"):
         assert not paid(part, "Well: " + two_lines)
+    middle = "<reasoning>1 and 2</reasoning>\n<answer>\n27\n</answer>\n"
+    inline = "<reasoning>\n1\n</reasoning>\n<answer>27</answer>\n"
+    blank = two_lines.replace("</reasoning>\n", "</reasoning>\n\n")
+    for lenient in (middle, inline, blank, two_lines + "That is all."):
+        assert paid("soft_format", lenient)
+        assert not paid("strict_format", lenient)
+    assert CLAIMS["soft-format-anywhere"]["verdict"] == "confirmed"
     assert BEFORE["soft format"] - BEFORE["strict format"] == 28
     assert quotes("soft-format-anywhere", "28 more of 659")
 
@@ -174,6 +183,12 @@ def test_the_last_snippet():
     earned = [REWARDS[p](form="as_published")([text + "\n"], answer=["2"])[0] for p in parts]
     assert sum(earned) == 2.0
     assert quotes("viggo", "60 / 20.1", "2 of the 4")
+
+
+def test_what_is_generated_is_called_so():
+    for row in CLAIMS.values():
+        if row["evidence"] == "nano":
+            assert "generated" in row["measured"], row["id"]
 
 
 def test_what_the_record_of_the_exploration_says():

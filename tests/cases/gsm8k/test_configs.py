@@ -20,8 +20,8 @@ def settings(name):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_can_be_parsed(profile):
     config = training.read_config(("gsm8k", profile), ANYWHERE)
-    assert config.case.profile == profile
-    assert len(training.reward_functions(config)) == len(config.case.reward_funcs)
+    assert config.profile == profile
+    assert len(training.reward_functions(config)) == len(config.reward_funcs)
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100"])
@@ -71,11 +71,11 @@ def test_every_arm_can_be_read_and_changes_something():
         config = training.read_config(("gsm8k", arm["profile"]), arm["overrides"])
         assert arm["question"].endswith((".", "?"))
         assert any(nano.get(key) != value for key, value in arm["overrides"].items()), name
-        assert load("validation", variant=config.case.variant)
+        assert load("validation", variant=config.variant)
 
 
 def test_groups_of_any_size_have_as_many_completions_a_step():
     arms = read_arms("gsm8k")
     for name in ("group_4", "grpo", "group_16"):
         config = training.read_config(("gsm8k", "nano"), arms[name]["overrides"])
-        assert config.grpo.generation_batch_size == 64
+        assert config.generation_batch_size == 64

@@ -12,7 +12,7 @@ from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, 
 from casebook.cases.landuse.heuristics import HEURISTICS, highest_yield, score, zero_belt
 from casebook.cases.landuse.rewards import open_r1_format
 from casebook.experiments import read_arms
-from casebook.records import figures_at, load_claims
+from casebook.records import committed, figures_at, load_claims
 from casebook.rewards import repetition_penalty
 
 CLAIMS = {row["id"]: row for row in load_claims("landuse")}
@@ -42,7 +42,9 @@ def grows(record):
 
 
 def test_no_claim_is_called_reproduced_by_the_embedded_model():
-    assert {row["evidence"] for row in CLAIMS.values()} <= {"computation", "nano", "none"}
+    assert {row["evidence"] for row in CLAIMS.values()} <= {
+        *("computation", "citation", "nano", "none")
+    }
 
 
 def test_every_comparison_is_of_an_arm_that_can_be_made():
@@ -60,9 +62,10 @@ def test_every_comparison_is_of_an_arm_that_can_be_made():
 
 def test_what_a_total_reward_leaves_for_the_label():
     assert WEIGHTS["label"] + WEIGHTS["form"] == 5  # a penalty adds nothing
-    least = {total: (total - WEIGHTS["form"]) / WEIGHTS["label"] for total in (4.1, 3.2, 3.6)}
-    assert [round(100 * share) for share in least.values()] == [70, 40, 53]
-    assert quotes("saturated", "3 + 2 + 0 = 5", "70 %", "40 % at 3.2", "53 % at 3.6")
+    least = {t: (t - WEIGHTS["form"]) / WEIGHTS["label"] for t in (4.1, 4.0, 3.2, 3.6)}
+    assert [round(100 * share) for share in least.values()] == [70, 67, 40, 53]
+    assert quotes("saturated", "3 + 2 + 0 = 5", "70 %", "4.0 in 67 %")
+    assert quotes("saturated", "40 % at 3.2", "53 % at 3.6")
     assert quotes("learns-by-65", "at least 70 %")
 
 
@@ -86,6 +89,34 @@ def test_what_the_published_format_reward_takes():
 def test_how_many_completions_had_a_form_that_was_paid():
     assert round((4.1 - WEIGHTS["label"]) / WEIGHTS["form"], 2) == 0.55
     assert quotes("inline-answer", "at least 55 %", "3 + 2f")
+
+
+def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
+    def mean(where):
+        figures = figures_at("landuse", where)
+        return sum(figure["value"] for figure in figures.values()) / len(figures)
+
+    reasoning, label, trained = map(
+        mean,
+        (
+            "grpo/before/greedy_accuracy",
+            "label_sft/before/greedy_accuracy",
+            "grpo/after/greedy_accuracy",
+        ),
+    )
+    assert abs(trained - label) < 0.05 < 0.4 < label - reasoning
+    assert quotes("accuracy-rises", "asked for the label alone", "nearly as accurate")
+
+
+def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
+    ends, starts = (
+        figures_at("landuse", f"hot_0.1/{w}/sampled_accuracy") for w in ("after", "before")
+    )
+    assert sum(f["value"] for f in ends.values()) < sum(f["value"] for f in starts.values())
+    for run in committed("landuse", "nano", "hot_0.1"):
+        curve = run["validation"]["greedy_accuracy"]
+        assert max(curve) - curve[-1] > (max(curve) - curve[0]) / 2
+    assert quotes("no-kl-falls-hot", "lose most of what they gained", "below the untrained")
 
 
 def test_the_embedded_model_begins_with_most_of_the_form():

@@ -25,15 +25,15 @@ def test_the_three_parts_have_the_sources_weights(name):
 def test_the_sources_own_settings_under_todays_names():
     overrides = {"bf16": False, "use_cpu": True}  # whether there is a GPU is asked otherwise
     config = training.read_config(FOLDER / "a100_source.yaml", overrides)
-    asked = config.grpo
+    asked = config.trainer_arguments()
     assert (asked.learning_rate, asked.temperature, asked.num_generations) == (1e-6, 0.7, 4)
     assert (asked.lr_scheduler_type, asked.lr_scheduler_kwargs) == (
         "cosine_with_min_lr",
         {"min_lr_rate": 0.1},
     )
     assert asked.per_device_train_batch_size == asked.gradient_accumulation_steps == 4
-    assert config.case.max_seq_length == 5000 + asked.max_completion_length
-    assert asked.vllm_max_model_length == config.case.max_seq_length
+    assert config.max_seq_length == 5000 + asked.max_completion_length
+    assert asked.vllm_max_model_length == config.max_seq_length
     paid = {reward.__name__: reward for reward in training.reward_functions(config)}
     assert paid["label_match"](["oat"], answer=["oat|soy"], plan_label=["soy"]) == [0.0]
     assert paid["open_r1_format"]([REASONED]) == [1.0]

@@ -165,14 +165,19 @@ def test_label_match_reads_the_column_of_its_tolerance():
         "answer_5": ["soy"],
     }
     paid = {
-        "strict": label_match(strict=True),
+        "own label": label_match(own_label=True),
         **{tolerance: label_match(tolerance=tolerance) for tolerance in TOLERANCES},
     }
     earners = {
         name: [label for label in LABELS if reward([label], **rows) == [1.0]]
         for name, reward in paid.items()
     }
-    assert earners == {"strict": ["wheat"], "0": ["wheat", "oat"], "2": ["corn"], "5": ["soy"]}
+    assert earners == {
+        "own label": ["wheat"],
+        "0": ["wheat", "oat"],
+        "2": ["corn"],
+        "5": ["soy"],
+    }
 
 
 def test_a_tolerance_may_be_a_number_as_yaml_reads_it():
@@ -182,8 +187,8 @@ def test_a_tolerance_may_be_a_number_as_yaml_reads_it():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strict": "yes"}, "strict must be true or false"),
-        ({"strict": 1}, "strict must be true or false"),
+        ({"own_label": "yes"}, "own_label must be true or false"),
+        ({"own_label": 1}, "own_label must be true or false"),
         ({"tolerance": "10"}, "unknown tolerance '10': known are 0, 2, 5"),
         ({"tolerance": 0.02}, "unknown tolerance"),
         ({"tolerance": None}, "unknown tolerance"),
@@ -199,7 +204,7 @@ def test_bad_options_of_label_match(options, message):
     ("reward", "column"),
     [
         (label_match(), "answer"),
-        (label_match(strict=True), "plan_label"),
+        (label_match(own_label=True), "plan_label"),
         (plan_value(), "values"),
         (plan_value("parcel"), "values"),
     ],

@@ -24,7 +24,9 @@ def quotes(claim, *figures):
 
 
 def test_no_claim_is_called_reproduced_by_the_embedded_model():
-    assert {row["evidence"] for row in CLAIMS.values()} <= {"computation", "nano", "none"}
+    assert {row["evidence"] for row in CLAIMS.values()} <= {
+        *("computation", "citation", "nano", "none")
+    }
 
 
 def test_every_comparison_is_of_an_arm_that_can_be_made():
@@ -54,6 +56,20 @@ def test_how_many_groups_teach_nothing():
     assert [round(100 * share(0.3, g), 1) for g in (2, 16)] == [58.0, 0.3]
     assert [round(100 * share(0.05, g), 1) for g in (2, 16)] == [90.5, 44.0]
     assert quotes("zero-gradient-groups", "58 %", "0.3 %", "90.5 %", "44 %")
+
+
+def test_groups_of_two_do_about_as_well_and_the_collapse_was_built():
+    assert CLAIMS["group-size"]["verdict"] == "inconclusive"
+    assert quotes("zero-gradient-groups", "do about as")
+    overrides = read_arms("math")["hot"]["overrides"]
+    assert (float(overrides["learning_rate"]), overrides["warmup_steps"]) == (0.015, 40)
+    assert quotes("large-steps-gibberish", "0.006 to 0.015", "climb of 40 steps")
+
+
+def test_what_is_generated_is_called_so():
+    said = [r["measured"] for r in CLAIMS.values() if "accuracy" in r.get("measured", "")]
+    assert said
+    assert all("generated" in text for text in said)
 
 
 def test_a_group_of_two_keeps_the_sign_and_nothing_else():

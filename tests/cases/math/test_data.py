@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from casebook import load_case
-from casebook.case import CasebookError, UnknownName
+from casebook.case import PROFILES, CasebookError, UnknownName
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
 from casebook.cases.math.verify import prepare
@@ -68,11 +68,11 @@ def shared(tmp_path, monkeypatch):
     monkeypatch.setattr(problems, "SETS", sets)
     monkeypatch.setattr(data, "VALIDATION_ROWS", 8)
     monkeypatch.setenv(problems.VARIABLE, str(tmp_path))
-    data.real_rows.cache_clear()
-    data.real_examples.cache_clear()
+    data._real_rows.cache_clear()
+    data._real_examples.cache_clear()
     yield
-    data.real_rows.cache_clear()
-    data.real_examples.cache_clear()
+    data._real_rows.cache_clear()
+    data._real_examples.cache_clear()
 
 
 # Generated rows
@@ -168,7 +168,7 @@ def test_real_problems_are_not_taken_where_no_folder_and_no_hub_gives_them(monke
         raise CasebookError(f"asked the {source}")
 
     monkeypatch.setattr(problems, "read", refuse)
-    data.real_rows.cache_clear()
+    data._real_rows.cache_clear()
     with pytest.raises(CasebookError, match="asked the hub"):
         CASE.load("test", "t4")
 
@@ -211,13 +211,13 @@ def test_a_prompt_without_examples_is_the_problem_alone():
 @pytest.mark.parametrize("profile", ["smol", "t4", "a100"])
 def test_every_profile_has_a_prompt_for_every_variant(shared, profile, variant):
     prompt = CASE.load("test", profile, variant=variant)[0]["prompt"]
-    assert isinstance(prompt, list) == (profile in data.CHAT_PROFILES)
+    assert isinstance(prompt, list) == PROFILES[profile].chat
 
 
 def test_math_500_as_it_is():
     if not problems.available("math500"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with math/math500.jsonl")
-    data.real_rows.cache_clear()
+    data._real_rows.cache_clear()
     rows = CASE.load("test", "t4")
     assert len(rows) == 500
     assert Counter(rows["level"]).keys() == set(templates.LEVELS)

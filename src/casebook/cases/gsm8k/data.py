@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook import corpus
+from casebook.case import PROFILES, SPLITS, check_name
 from casebook.cases.gsm8k import templates
 from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, grade
 from casebook.cases.gsm8k.templates import Problem
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 ROWS = {"train": 2400, "validation": 256, "test": 1000}  # of generated problems
 ROWS_SEED = 5
 VALIDATION_ROWS = 256  # of the real training problems; the source held none back
-GENERATED_PROFILES = ("smoke", "nano")
-CHAT_PROFILES = ("t4", "a100")
 COLUMNS = ("answer", "gold", "question", "solution", "steps", "source")
 
 # The system prompt of the notebook that the source follows, and the source's own, with the
@@ -93,7 +92,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
 
     check_name("split", split, SPLITS)
     make_prompt = prompt_maker(profile, variant)
-    if profile in GENERATED_PROFILES:
+    if PROFILES[profile].embedded:
         rows = [_row(problem) for problem in generated(split, seed)]
     else:
         order = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
@@ -238,9 +237,9 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
     variant = variant or "reason"
     check_name("variant", variant, VARIANTS)
     shots = examples(profile, int(variant[5:])) if variant.startswith("shots") else ()
-    if profile in CHAT_PROFILES:
+    if PROFILES[profile].chat:
         return lambda row: _messages(row["question"], variant, shots)
-    if profile in GENERATED_PROFILES:
+    if PROFILES[profile].embedded:
         before = "".join(f"{shot['question']}\n{worked(shot)}\n" for shot in shots)
         end = "\nAnswer:" if variant == "answer" else "\n"
         return lambda row: f"{before}{row['question']}{end}"
@@ -249,7 +248,7 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
 
 def examples(profile: str, number: int) -> tuple[Mapping[str, Any], ...]:
     """The solved training problems that stand before a question; generated ones have one step."""
-    if profile not in GENERATED_PROFILES:
+    if not PROFILES[profile].embedded:
         return real_rows("train")[:number]
     short = [problem for problem in generated("train") if len(problem.steps) == 1]
     return tuple(_row(problem) for problem in short[:number])
@@ -292,18 +291,14 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    for name in without:
-        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
-    for variant, skills in SKILLS.items():
-        if set(skills) <= set(without):
-            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+    corpus.check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
     while True:
         problem = templates.draw(rng)
         variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
         shares = _shares(variant, _overlooked(problem), frozenset(without))
-        skill = str(rng.choice(list(shares), p=list(shares.values())))
+        skill = corpus.draw(shares, rng)
         yield {
             "prompt": makers[variant](_row(problem)),
             "completion": _completion(skill, problem, rng),
@@ -320,7 +315,7 @@ def _overlooked(problem: Problem) -> bool:
 @lru_cache
 def _shares(variant: str, overlooked: bool, without: frozenset[str]) -> dict[str, float]:
     """Skill -> share for a kind of problem; over all problems they are those of `SKILLS`."""
-    shares = {name: share for name, (share, _) in SKILLS[variant].items()}
+    shares = corpus.shares_of(SKILLS[variant])
     if variant == "reason":
         often, careless = _often_overlooked(), shares["careless"]
         seldom = (careless - often * OVERLOOKED_SHARE) / (1 - often)
@@ -328,8 +323,7 @@ def _shares(variant: str, overlooked: bool, without: frozenset[str]) -> dict[str
         careful = sum(shares[name] for name in CAREFUL)
         for name in CAREFUL:  # what careless takes or leaves comes from these, in proportion
             shares[name] *= 1 - (shares["careless"] - careless) / careful
-    shares = {name: share for name, share in shares.items() if name not in without}
-    return {name: share / sum(shares.values()) for name, share in shares.items()}
+    return corpus.left(shares, without)
 
 
 def _often_overlooked() -> float:

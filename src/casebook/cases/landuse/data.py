@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from casebook import paths
+from casebook import corpus, paths
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, LABELS, YIELDS
 from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
@@ -52,7 +52,6 @@ CLOCKWISE = (
     "north-west",
 )
 NEAREST = 8  # first-order neighbours in a compact prompt
-CHAT_PROFILES = ("t4", "a100")
 
 # Tables
 
@@ -359,7 +358,7 @@ def prompt_maker(profile: str, variant: str | None = None):
     check_name("profile", profile, PROFILES)
     variant = variant or "reason"
     check_name("variant", variant, VARIANTS)
-    if profile in ("smoke", "nano"):
+    if PROFILES[profile].embedded:
         return lambda surveys, i: nano_prompt(surveys, i, variant)
     order = 2 if profile == "a100" else 1
 
@@ -369,7 +368,7 @@ def prompt_maker(profile: str, variant: str | None = None):
 
     if variant == "source":
         return lambda surveys, i: f"<｜User｜>{text(surveys, i)}<｜Assistant｜>"
-    if profile in CHAT_PROFILES:
+    if PROFILES[profile].chat:
         return lambda surveys, i: [{"role": "user", "content": text(surveys, i)}]
     return text
 
@@ -527,22 +526,17 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    for name in without:
-        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
-    for variant, skills in SKILLS.items():
-        if set(skills) <= set(without):
-            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+    corpus.check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     parcels = pool("train")
     surveys = surveys_of(parcels)
     decidable = np.flatnonzero(~surveys.habitat)
     variants, weights = list(CORPUS), list(CORPUS.values())
+    shares = {v: corpus.left(corpus.shares_of(SKILLS[v]), without) for v in SKILLS}
     while True:
         i = int(rng.choice(decidable))
         variant = variants[int(rng.choice(len(variants), p=weights))]
-        shares = {n: share for n, (share, _) in SKILLS[variant].items() if n not in without}
-        share = np.array(list(shares.values()))
-        skill = list(shares)[int(rng.choice(len(shares), p=share / share.sum()))]
+        skill = corpus.draw(shares[variant], rng)
         yield {
             "prompt": nano_prompt(surveys, i, variant),
             "completion": _completion(surveys, i, variant, skill, rng),

@@ -16,7 +16,6 @@ is by words, so "not wheat" is read as `wheat`.
 """
 
 import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,10 +26,11 @@ from casebook.cases.landuse.fields import LABELS
 from casebook.rewards import (
     Reward,
     completion_text,
-    last_block,
+    label_in_form,
+    label_names,
+    named_label,
     random_reward,
     repetition_penalty,
-    tag_blocks,
     tag_format,
 )
 
@@ -41,7 +41,7 @@ VARIANTS = ("reason", "prices", "alone", "shuffled", "rotated", "source", "label
 TOLERANCES = {"0": "answer_0", "2": "answer", "5": "answer_5"}
 YARDSTICKS = ("objective", "parcel")
 
-_LABEL = re.compile(rf"\b(?:{'|'.join(LABELS)})\b")
+_NAMES = label_names(LABELS)
 
 
 def extract_label(text: Any) -> str | None:
@@ -55,10 +55,7 @@ def extract_label(text: Any) -> str | None:
     >>> extract_label("<answer>wheat or oat</answer>") is None
     True
     """
-    text = completion_text(text).lower()
-    block = last_block(text, "answer")
-    label = _only_label(block) if block is not None else None
-    return label or _only_label(text.rpartition("</think>")[2])
+    return named_label(text, _NAMES, LABELS)
 
 
 def accepted(answer: Any) -> frozenset[str]:
@@ -91,34 +88,30 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
     label = extract_label(text)
-    if variant == "label":
-        well_formed = text.strip().removesuffix(".").lower() in LABELS
-    else:
-        blocks = tag_blocks(text, TAGS)
-        well_formed = blocks is not None and blocks[1].strip().lower() in LABELS
+    well_formed = label_in_form(text, LABELS, () if variant == "label" else TAGS)
     return Grade(well_formed, label, label in accepted(answer))
 
 
-def label_match(strict: bool = False, tolerance: str = "2") -> Reward:
+def label_match(own_label: bool = False, tolerance: str = "2") -> Reward:
     """1.0 for an accepted label, else 0.0, whatever the form: the source's land-use match.
 
     Args:
-        strict: accept the plan's own label only (column `plan_label`), as the source seems to;
+        own_label: accept the plan's own label only (column `plan_label`), as the source seems to;
             any other is wrong then, even one that is worth exactly as much.
         tolerance: how much of the parcel's best value an accepted label may miss, `"0"`, `"2"`
             or `"5"` per cent (columns `answer_0`, `answer`, `answer_5`).
 
     Raises:
-        CasebookError: `strict` is no switch, the tolerance is unknown, or, when the reward is
+        CasebookError: `own_label` is no switch, the tolerance is unknown, or, when the reward is
             called, its column is missing.
 
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
     [1.0, 1.0, 0.0]
     """
-    if not isinstance(strict, bool):
-        raise CasebookError(f"strict must be true or false, not {strict!r}")
+    if not isinstance(own_label, bool):
+        raise CasebookError(f"own_label must be true or false, not {own_label!r}")
     check_name("tolerance", str(tolerance), TOLERANCES)
-    column = "plan_label" if strict else TOLERANCES[str(tolerance)]
+    column = "plan_label" if own_label else TOLERANCES[str(tolerance)]
 
     def label_match(completions: Iterable[Any], **columns) -> list[float]:
         answers = _column("label_match", columns, column)
@@ -204,16 +197,6 @@ REWARDS = RewardFactories(
     open_r1_format=open_r1_format,
     repetition=repetition_penalty,
 )
-
-
-def _only_label(text: str) -> str | None:
-    """The label that lower-case `text` names, if it names exactly one."""
-    found = None
-    for match in _LABEL.finditer(text):
-        if found not in (None, match[0]):
-            return None
-        found = match[0]
-    return found
 
 
 def _column(reward: str, columns: dict[str, Any], name: str) -> Any:

@@ -10,10 +10,12 @@ column `source` says which, in every row.
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from casebook import corpus
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name
 from casebook.cases.math import templates
 from casebook.cases.math.rewards import VARIANTS, grade
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 ROWS = {"train": 2000, "validation": 256, "test": 1000}  # of generated problems
 ROWS_SEED = 6
 VALIDATION_ROWS = 256  # of the real training problems; RLVR-MATH has no split of its own
-GENERATED_PROFILES = ("smoke", "nano")
-CHAT_PROFILES = ("t4", "a100")
 COLUMNS = ("answer", "problem", "solution", "subject", "level", "source", "unique_id")
 UNKNOWN = "unknown"  # subject of a row of RLVR-MATH, which names none; its level is 0
 SHOTS = 3
@@ -97,7 +97,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
 
     check_name("split", split, SPLITS)
     make_prompt = prompt_maker(profile, variant)
-    if profile in GENERATED_PROFILES:
+    if PROFILES[profile].embedded:
         rows = [_row(problem) for problem in generated(split, seed)]
     else:
         order = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
@@ -142,7 +142,6 @@ def _row(problem: Problem) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=3)
 def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """The real problems of a split as rows without a prompt, in the order of their file.
 
@@ -154,15 +153,22 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """
     from casebook.records import problems
 
-    source = "folder" if problems.data_dir() else "hub"
+    return _real_rows(split, problems.data_dir())
+
+
+@lru_cache(maxsize=6)
+def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
+    from casebook.records import problems
+
+    source = "folder" if folder else "hub"
     if split == "test":
-        frame = problems.read("math500", "test", source=source)
+        frame = problems.read("math500", "test", source=source, data_dir=folder)
         named = ("answer", "problem", "solution", "subject", "level", "unique_id")
         return tuple(
             {name: row[name] for name in named} | {"source": source}
             for row in frame.to_dict("records")
         )
-    frame = problems.read("rlvr-math", "train", source=source)
+    frame = problems.read("rlvr-math", "train", source=source, data_dir=folder)
     rows = [
         {
             "answer": gold,
@@ -198,7 +204,6 @@ def _asked(messages: Any) -> tuple[str, str]:
     return "", content.removeprefix("Question: ").strip()
 
 
-@lru_cache(maxsize=1)
 def real_examples() -> str:
     """The solved examples that stand in every prompt of RLVR-MATH.
 
@@ -207,8 +212,16 @@ def real_examples() -> str:
     """
     from casebook.records import problems
 
-    source = "folder" if problems.data_dir() else "hub"
-    return _asked(problems.read("rlvr-math", "train", source=source)["messages"].iloc[0])[0]
+    return _real_examples(problems.data_dir())
+
+
+@lru_cache(maxsize=2)
+def _real_examples(folder: Path | None) -> str:
+    from casebook.records import problems
+
+    source = "folder" if folder else "hub"
+    frame = problems.read("rlvr-math", "train", source=source, data_dir=folder)
+    return _asked(frame["messages"].iloc[0])[0]
 
 
 # Prompts
@@ -234,7 +247,7 @@ def prompt_maker(
     check_name("profile", profile, PROFILES)
     variant = variant or "reason"
     check_name("variant", variant, VARIANTS)
-    if profile in GENERATED_PROFILES:
+    if PROFILES[profile].embedded:
         return _nano_prompt(variant)
     examples = real_examples() if variant in ("shots3", "cut") else ""
 
@@ -244,7 +257,7 @@ def prompt_maker(
             return cut_left(whole, CUT["real"]) if variant == "cut" else whole
         return f"{row['problem']}\n\n{ASKED_ANSWER if variant == 'answer' else ASKED}"
 
-    if profile in CHAT_PROFILES:
+    if PROFILES[profile].chat:
         return lambda row: [{"role": "user", "content": text(row)}]
     return lambda row: f"{text(row)}\n\n"
 
@@ -305,14 +318,10 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    for name in without:
-        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
-    for variant, skills in SKILLS.items():
-        if set(skills) <= set(without):
-            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+    corpus.check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
-    shares = {variant: _shares(variant, frozenset(without)) for variant in SKILLS}
+    shares = {v: corpus.left(corpus.shares_of(SKILLS[v]), without) for v in SKILLS}
     families = _families()
     names = list(families)
     sizes = np.sqrt([len(families[name]) for name in names])  # small families are seen enough
@@ -320,7 +329,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         kin = families[names[int(rng.choice(len(names), p=sizes / sizes.sum()))]]
         problem = kin[int(rng.integers(len(kin)))]
         variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
-        skill = str(rng.choice(list(shares[variant]), p=list(shares[variant].values())))
+        skill = corpus.draw(shares[variant], rng)
         yield {
             "prompt": makers[variant]({"problem": problem.text}),
             "completion": _completion(skill, problem, kin, rng),
@@ -335,11 +344,6 @@ def _families() -> dict[str, list[Problem]]:
     for problem in templates.pools()["train"]:
         found.setdefault(problem.family, []).append(problem)
     return found
-
-
-def _shares(variant: str, without: Collection[str]) -> dict[str, float]:
-    kept = {name: share for name, (share, _) in SKILLS[variant].items() if name not in without}
-    return {name: share / sum(kept.values()) for name, share in kept.items()}
 
 
 def _completion(skill: str, problem: Problem, kin: list[Problem], rng: np.random.Generator) -> str:

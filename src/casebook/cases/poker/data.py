@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook.case import SPLITS, CasebookError, check_name
+from casebook import corpus
+from casebook.case import PROFILES, SPLITS, check_name
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -25,7 +26,6 @@ SOURCE_PER_LABEL = 50  # of the source's evaluation, 400 rows in all (poker writ
 POOL_SHARE = {"test": 0.3, "validation": 0.1, "train": 0.6}
 POOL_SEED = 20_111_995  # fixed for ever: another value would move hands between splits
 ROWS_SEED = 2  # another value draws other rows from the same pools
-CHAT_PROFILES = ("t4", "a100")
 
 # What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
 SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
@@ -124,15 +124,13 @@ def pools() -> dict[str, list[np.ndarray]]:
 
 def prompt_maker(profile: str, variant: str | None = None):
     """The function hand -> prompt that belongs to a profile and variant (see `load`)."""
-    from casebook.case import PROFILES
-
     check_name("profile", profile, PROFILES)
     variant = variant or ("label" if profile == "smol" else "reason")
     check_name("variant", variant, VARIANTS)
-    if profile in ("smoke", "nano"):
+    if PROFILES[profile].embedded:
         return nano_prompt if variant == "reason" else nano_label_prompt
     text = reasoning_prompt if variant == "reason" else source_prompt
-    if profile in CHAT_PROFILES:
+    if PROFILES[profile].chat:
         return lambda hand: [{"role": "user", "content": text(hand)}]
     return text
 
@@ -201,11 +199,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    for name in without:
-        check_name("skill", name, [name for skills in SKILLS.values() for name in skills])
-    for variant, skills in SKILLS.items():
-        if set(skills) <= set(without):
-            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+    corpus.check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     train_pool = pools()["train"]
     while True:
@@ -213,7 +207,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         hand = _random_hand(train_pool[oracle.LABELS.index(label)], rng)
         variant = "label" if rng.random() < LABEL_SHARE else "reason"
         shares = _shares(variant, label, frozenset(without))
-        skill = str(rng.choice(list(shares), p=list(shares.values())))
+        skill = corpus.draw(shares, rng)
         yield {
             "prompt": prompt_maker("nano", variant)(hand),
             "completion": _COMPLETIONS[skill](hand, label, rng),
@@ -306,15 +300,14 @@ _COMPLETIONS = {
 @lru_cache
 def _shares(variant: str, label: str, without: frozenset[str]) -> dict[str, float]:
     """Skill -> share for hands of a label; over all labels they are those of `SKILLS`."""
-    shares = {name: share for name, (share, _) in SKILLS[variant].items()}
+    shares = corpus.shares_of(SKILLS[variant])
     if variant == "reason":
         both = shares["careful"] + shares["careless"]
         often, labels = len(OVERLOOKED), len(oracle.LABELS)
         seldom = (labels * shares["careless"] - often * CARELESS_SHARE) / (labels - often)
         shares["careless"] = CARELESS_SHARE if label in OVERLOOKED else seldom
         shares["careful"] = both - shares["careless"]
-    shares = {name: share for name, share in shares.items() if name not in without}
-    return {name: share / sum(shares.values()) for name, share in shares.items()}
+    return corpus.left(shares, without)
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,6 @@ has not chosen one. The reading is by words, so "not a flush" is read as `flush`
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,10 +26,12 @@ from casebook.cases.poker.oracle import CATEGORIES, LABELS
 from casebook.rewards import (
     Reward,
     completion_text,
+    label_in_form,
+    label_names,
     last_block,
+    named_label,
     random_reward,
     repetition_penalty,
-    tag_blocks,
     tag_format,
 )
 
@@ -50,11 +51,7 @@ CLASS_WEIGHTS: Mapping[str, float] = {
     "four of a kind": 3.0,
 }
 
-_NAME = re.compile(
-    r"\b(?:{})\b".format(
-        "|".join(name.replace(" ", r"[\s-]+") for name in sorted(CATEGORIES, key=len, reverse=True))
-    )
-)
+_NAMES = label_names(CATEGORIES)
 
 
 def extract_label(text: Any) -> str | None:
@@ -68,10 +65,7 @@ def extract_label(text: Any) -> str | None:
     >>> extract_label("<answer>flush or straight</answer>") is None
     True
     """
-    text = completion_text(text).lower()
-    block = last_block(text, "answer")
-    label = _only_label(block) if block is not None else None
-    return label or _only_label(text.rpartition("</think>")[2])
+    return named_label(text, _NAMES, LABELS)
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
@@ -213,23 +207,9 @@ def _prompt_text(prompt: Any) -> str:
     return completion_text(prompt)
 
 
-def _only_label(text: str) -> str | None:
-    """The label that lower-case `text` names, if it names exactly one category."""
-    found = None
-    for match in _NAME.finditer(text):
-        name = " ".join(match[0].replace("-", " ").split())
-        if found not in (None, name):
-            return None
-        found = name
-    return found if found in LABELS else None
-
-
 def _well_formed(text: str, variant: str | None) -> bool:
     check_name("variant", variant or "reason", VARIANTS)
-    if variant not in (None, "reason"):
-        return text.strip().removesuffix(".").lower() in LABELS
-    blocks = tag_blocks(text, TAGS)
-    return blocks is not None and blocks[1].strip().lower() in LABELS
+    return label_in_form(text, LABELS, TAGS if variant in (None, "reason") else ())
 
 
 def _one_answer_block(text: str) -> bool:

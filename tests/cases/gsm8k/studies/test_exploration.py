@@ -329,7 +329,8 @@ def test_a_missing_or_broken_record_says_how_to_make_it(content, tmp_path):
     path = tmp_path / "exploration.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(CasebookError, match=r"python -m casebook\.cases\.gsm8k\.exploration"):
+    command = r"python -m casebook\.cases\.gsm8k\.studies\.exploration"
+    with pytest.raises(CasebookError, match=command):
         exploration.read_record(path)
 
 

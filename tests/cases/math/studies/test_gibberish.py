@@ -402,9 +402,9 @@ def test_no_record_is_no_arms_and_a_damaged_one_is_a_sentence(tmp_path):
             recorded(path)
 
 
-def test_a_record_needs_runs(tmp_path):
+def test_a_record_needs_runs():
     with pytest.raises(CasebookError, match="no finished run"):
-        gibberish.record(runs_dir=tmp_path)
+        gibberish.record({"hot": {}}, base=(None, None))
 
 
 def test_what_is_committed_covers_collapse_and_health():

@@ -24,18 +24,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from casebook import paths
 from casebook.case import CasebookError, load_case
-from casebook.records import code_digest, provenance, write_json
+from casebook.records import digest, provenance, source_mark, write_json
 from casebook.rewards import completion_text, repetition_penalty
-
-if TYPE_CHECKING:
-    from casebook.training import Run
 
 # A tag, a LaTeX command, a word, a whole number, or any one mark.
 PIECE = re.compile(r"</?[A-Za-z]\w*>|\\[A-Za-z]+|[^\W\d_]+|\d+|[^\w\s]|_")
@@ -59,7 +56,6 @@ HEALTHY = "grpo"  # the arm whose runs say what is healthy
 COLLAPSED = ("hot",)  # arms of which the record keeps texts, too
 KEPT = 2  # completions the record keeps of a step, all of different prompts
 RECORD = paths.RESULTS / "math" / "data" / "gibberish.json"
-MODULE = "cases/math/studies/gibberish"  # this file, as `records.code_digest` wants it
 
 
 @dataclass(frozen=True)
@@ -318,7 +314,7 @@ def of_texts(written: pd.DataFrame, known: Mapping[int, frozenset]) -> dict[str,
     }
 
 
-def of_run(run: "Run", known: Mapping[int, frozenset], base: tuple | None = None) -> pd.DataFrame:
+def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) -> pd.DataFrame:
     """All signs of a run: a row for each step at which anything is known, NaN for the rest.
 
     Args:
@@ -449,48 +445,38 @@ def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
 # The record ------------------------------------------------------------------------------------
 
 
-def record(runs_dir: str | Path | None = None, arms: Sequence[str] = ARMS) -> dict[str, Any]:
-    """Read the signs of the finished runs of these arms, and write them to `RECORD`.
+def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict[str, Any]:
+    """Read the signs of finished runs, and write them to `RECORD`.
 
-    Made of what `casebook experiments math` leaves in the runs folder; an arm without runs there
-    is left out. All texts in it are the embedded model's, about generated problems.
+    All texts in it are the embedded model's, about generated problems.
+
+    Args:
+        runs: arm -> seed -> `casebook.training.Run`; `experiments.finished_runs("math")` finds
+            those that `casebook experiments math` left in the runs folder.
+        base: model and tokenizer of the base, `models.load_base`.
 
     Returns:
         `arms` -> seed -> `signs` (name -> readings by step), `texts` of the collapsed ones, and
         the run's `settings` as a hash; `problems`, `code` and `provenance`.
 
     Raises:
-        CasebookError: no finished run of any of these arms.
+        CasebookError: no finished run.
     """
-    from casebook.experiments import read_arms  # torch comes with these
-    from casebook.models import load_base, read_settings
-    from casebook.training import Run, read_config, settings_mark
-
-    folder = paths.runs_dir(runs_dir) / "experiments" / "math" / "nano"
-    runs = []
-    for arm, planned in read_arms("math").items():
-        if arm in arms:
-            mark = settings_mark(read_config(("math", "nano"), planned["overrides"]))
-            runs += [
-                (arm, seed, mark, Run(folder / arm / f"seed{seed}-{mark[:8]}"))
-                for seed in planned["seeds"]
-            ]
-    runs = [named for named in runs if named[-1].finished]
-    if not runs:
-        raise CasebookError(f"no finished run of {', '.join(arms)} below {folder}")
-
+    if not any(runs.get(arm) for arm in ARMS):
+        raise CasebookError(f"no finished run of {', '.join(ARMS)} to read signs from")
     known = {n: known_ngrams("math", n) for n in (1, 2)}
-    base = load_base(read_settings("math", "nano"))
     base[0].eval()
     written: dict[str, dict[str, Any]] = {}
-    for arm, seed, mark, run in runs:
-        kept = {"settings": mark, "signs": _by_step(of_run(run, known, base))}
-        kept |= {"texts": excerpts(run.completions())} if arm in COLLAPSED else {}
-        written.setdefault(arm, {})[str(seed)] = kept
+    for arm in ARMS:
+        for seed, run in runs.get(arm, {}).items():
+            kept = {"settings": digest(run.settings())}
+            kept["signs"] = _by_step(of_run(run, known, base))
+            kept |= {"texts": excerpts(run.completions())} if arm in COLLAPSED else {}
+            written.setdefault(arm, {})[str(seed)] = kept
     content = {
         "made_by": "casebook.cases.math.studies.gibberish.record()",
         "problems": "generated",
-        "code": code_digest("math", [MODULE]),
+        "code": source_mark(__file__),
         "arms": written,
         "provenance": provenance(),
     }

@@ -7,7 +7,9 @@ import yaml
 
 from casebook import experiments, paths
 from casebook.case import CasebookError, known_cases
-from casebook.records import committed, is_current, read_record
+from casebook.experiments import arms as module
+from casebook.experiments.arms import read_arms as arms_of
+from casebook.records import committed, read_record
 
 ARM = {
     "question": "Does it run?",
@@ -28,10 +30,11 @@ def arms(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "CONFIGS", tmp_path / "configs")
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
     monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setattr(module, "provenance", lambda: {"git": {"dirty": False}})
     return folder / "experiments.yaml"
 
 
-def test_records_are_made_once_and_made_again_when_the_configuration_changes(arms, tmp_path):
+def test_records_are_made_once(arms, tmp_path):
     lines = []
     written = experiments.run_experiments("poker", "smoke", log=lines.append)
     assert [path.relative_to(tmp_path).as_posix() for path in written] == [
@@ -48,11 +51,7 @@ def test_records_are_made_once_and_made_again_when_the_configuration_changes(arm
     assert len(curve["completions/mean_length"]) == len(curve["rewards/correct/mean"]) == 1
     lines.clear()
     experiments.run_experiments("poker", "smoke", log=lines.append)
-    assert lines == ["tiny, seed 0: current", "tiny, seed 1: current"]
-    changed = ARM | {"seeds": [0], "overrides": ARM["overrides"] | {"beta": 0.1}}
-    arms.write_text(yaml.safe_dump({"tiny": changed}))
-    experiments.run_experiments("poker", "smoke", log=lines.append)
-    assert lines[-1].startswith("tiny, seed 0: sampled 0.")
+    assert lines == ["tiny, seed 0: there already", "tiny, seed 1: there already"]
 
 
 @pytest.mark.parametrize(("profile", "message"), [("bogus", "known are"), ("a100", "no arms")])
@@ -62,14 +61,27 @@ def test_a_profile_without_arms_is_one_sentence(arms, profile, message):
 
 
 @pytest.mark.parametrize("case", known_cases())
-def test_the_committed_records_were_made_by_the_code_as_it_is(case):
-    from casebook.training import read_config, run_fingerprint
-
-    for name, arm in experiments.read_arms(case).items():
-        mark = run_fingerprint(read_config((case, arm["profile"]), arm["overrides"]))
-        records = committed(case, arm["profile"], name)
+def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
+    for name, arm in arms_of(case).items():
+        records = committed(case, arm["profile"], name, say=len)
         assert [record["seed"] for record in records] == arm["seeds"]
-        assert all(is_current(record, mark) for record in records), f"{name}: make experiments"
+
+
+def test_a_record_with_another_configuration_is_not_overwritten(arms):
+    experiments.run_experiments("poker", "smoke", seeds=[0], log=len)
+    changed = ARM | {"seeds": [0], "overrides": ARM["overrides"] | {"beta": 0.1}}
+    arms.write_text(yaml.safe_dump({"tiny": changed}))
+    with pytest.raises(CasebookError, match="another configuration"):
+        experiments.run_experiments("poker", "smoke", log=len)
+    lines = []
+    experiments.run_experiments("poker", "smoke", again=True, log=lines.append)
+    assert lines[-1].startswith("tiny, seed 0: sampled 0.")
+
+
+def test_a_record_is_made_from_a_commit(arms, monkeypatch):
+    monkeypatch.setattr(module, "provenance", lambda: {"git": {"dirty": True}})
+    with pytest.raises(CasebookError, match="commit them first"):
+        experiments.run_experiments("poker", "smoke")
 
 
 @pytest.mark.slow
@@ -122,7 +134,7 @@ def test_an_arm_that_lacks_a_field_is_one_sentence(arms):
         experiments.run_experiments("poker", "smoke")
 
 
-SHIPPED = experiments.read_arms("poker")
+SHIPPED = arms_of("poker")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -159,18 +171,18 @@ def test_drift_is_read_from_the_prompt_that_was_not_trained(monkeypatch):
         seen.append(len(batch))
         return real(model, batch)
 
-    real = experiments.token_logps
-    monkeypatch.setattr(experiments, "token_logps", token_logps)
+    real = module.token_logps
+    monkeypatch.setattr(module, "token_logps", token_logps)
     counts = {}
     for variant in ("reason", "label"):
         config = read_config(("poker", "smoke"), {"variant": variant})
-        experiments.other_prompt_perplexity(config, config.model.model_name_or_path)
+        experiments.other_prompt_perplexity(config, config.model_name_or_path)
         counts[variant] = seen.pop()
-    assert sum(counts.values()) == experiments.OTHER_ROWS
+    assert sum(counts.values()) == module.OTHER_ROWS
     assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
     assert load_case("poker").skills.keys() == counts.keys()
 
 
 def test_the_end_of_a_prompt_is_what_all_rows_share():
     rows = [{"prompt": f"Hand: {hand}\nAnswer:"} for hand in ("2H 3D", "AS KC")]
-    assert experiments._ending(rows) == "\nAnswer:"
+    assert module._ending(rows) == "\nAnswer:"

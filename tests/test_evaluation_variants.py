@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from casebook import paths, shots
+from casebook import evaluation, paths
 from casebook.case import CasebookError, UnknownName, load_case
 
 CALL = {"split": "validation", "limit": 4, "samples": 1}
@@ -22,13 +22,13 @@ def uneven(monkeypatch):
             ]
             return rows.remove_columns("prompt").add_column("prompt", prompts)
 
-        monkeypatch.setattr(shots, "load_case", lambda name: replace(case, load=load))
+        monkeypatch.setattr(evaluation, "load_case", lambda name: replace(case, load=load))
 
     return use
 
 
 def test_another_variant_is_measured_and_named():
-    record = shots.evaluate_variant("poker", "label", **CALL)
+    record = evaluation.evaluate_to_record("poker", variant="label", **CALL)
     assert (record["variant"], record["dropped_overlong"]) == ("label", 0)
     assert (record["case"], record["profile"], record["split"]) == ("poker", "nano", "validation")
     assert record["greedy_accuracy"]["n"] == 4
@@ -36,7 +36,7 @@ def test_another_variant_is_measured_and_named():
 
 def test_what_does_not_fit_is_left_out_and_counted(uneven, capsys):
     uneven(longest=1)
-    record = shots.evaluate_variant("poker", "reason", **CALL)
+    record = evaluation.evaluate_to_record("poker", variant="reason", **CALL)
     assert record["dropped_overlong"] == 1
     assert record["greedy_accuracy"]["n"] == 3
     assert capsys.readouterr().err == ""
@@ -44,24 +44,24 @@ def test_what_does_not_fit_is_left_out_and_counted(uneven, capsys):
 
 def test_a_model_too_small_for_every_prompt_is_one_sentence(uneven):
     uneven(longest=10_000)
-    with pytest.raises(CasebookError, match=r"no prompt of poker/shots5 fits: .* 256 positions"):
-        shots.evaluate_variant("poker", "shots5", **CALL)
+    with pytest.raises(CasebookError, match=r"no prompt of poker/reason fits: .* 256 positions"):
+        evaluation.evaluate_to_record("poker", variant="reason", **CALL)
 
 
 def test_a_case_without_the_variant_says_which_it_has():
     with pytest.raises(UnknownName, match="unknown variant 'shots5': known are reason, "):
-        shots.evaluate_variant("poker", "shots5")
+        evaluation.evaluate_to_record("poker", variant="shots5")
 
 
 def test_a_model_folder_that_is_none(tmp_path):
     with pytest.raises(CasebookError, match="it holds no policy saved here"):
-        shots.evaluate_variant("poker", "label", tmp_path)
+        evaluation.evaluate_to_record("poker", tmp_path, variant="label")
 
 
 def test_a_policy_of_another_profile_is_refused():
     adapter = paths.RESULTS / "poker" / "nano" / "adapter"
     with pytest.raises(CasebookError, match="was trained for poker/nano, not for landuse/nano"):
-        shots.evaluate_variant("landuse", "alone", adapter)
+        evaluation.evaluate_to_record("landuse", adapter, variant="alone")
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_policy_of_another_profile_is_refused():
     [("shots5", 5), ("shots0", 0), ("reason", 0), ("shots", 0), ("5", 0), ("shots-5", 0)],
 )
 def test_the_number_of_examples_stands_in_the_name(variant, count):
-    assert shots.shots_of(variant) == count
+    assert evaluation.shots_of(variant) == count

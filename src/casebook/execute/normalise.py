@@ -1,0 +1,103 @@
+"""Notebooks as they are committed: nothing in them but what comes from source and results."""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+
+from casebook import paths
+from casebook.case import CasebookError
+
+LARGEST = 300_000  # bytes of a committed notebook
+
+
+def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The executed notebook as it is committed: everything in it is from its source or results.
+
+    Removed are the injected parameters, papermill's and the kernel's notes, timings, widget
+    state and the path of the checkout; streams are merged, cells numbered and their ids kept.
+
+    Raises:
+        CasebookError: larger than 300 kB; the message names the largest cell.
+    """
+    clean = nbformat.v4.new_notebook()
+    kept = {k: v for k, v in notebook.metadata.items() if k in ("accelerator", "colab", "mystnb")}
+    clean.metadata.update(
+        kept,
+        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        language_info={"name": "python", "pygments_lexer": "ipython3"},
+    )
+    count, ids = 0, set()
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            continue
+        cell = nbformat.from_dict(cell)
+        cell.metadata = nbformat.from_dict(
+            {k: v for k, v in cell.metadata.items() if k in ("tags", "mystnb", "jupyter") and v}
+        )
+        if not cell.get("id") or cell.id in ids:
+            cell.id = f"cell-{len(clean.cells):02d}"
+        ids.add(cell.id)
+        if cell.cell_type == "code":
+            # A cell without code is never executed, and has no number.
+            count += bool(cell.source.strip())
+            cell.execution_count = count if cell.source.strip() else None
+            cell.outputs = _clean_outputs(cell.outputs, count)
+        clean.cells.append(cell)
+    size = len(nbformat.writes(clean).encode())
+    if size > LARGEST:
+        worst = max(clean.cells, key=lambda cell: len(json.dumps(cell)))
+        raise CasebookError(
+            f"{size // 1000} kB with its outputs, {LARGEST // 1000} are allowed; the largest "
+            f"cell begins with {worst.source.splitlines()[0]!r}"
+        )
+    return clean
+
+
+def _clean_outputs(outputs: list, count: int) -> list:
+    clean: list = []
+    for output in outputs:
+        output = nbformat.from_dict(output)
+        if "execution_count" in output:
+            output.execution_count = count
+        if output.output_type == "stream":
+            if clean and clean[-1].output_type == "stream" and clean[-1].name == output.name:
+                clean[-1].text += output.text
+            else:
+                clean.append(output)
+            continue
+        if "data" in output:
+            output.data = {k: v for k, v in output.data.items() if "jupyter.widget" not in k}
+            if not output.data:
+                continue
+        clean.append(output)
+    for output in clean:
+        if output.output_type == "stream":
+            # A line that was written over and over again is what it was in the end.
+            lines = output.text.replace("\r\n", "\n").split("\n")
+            text = "\n".join(line.rpartition("\r")[2] for line in lines)
+            output.text = _without_paths(text)
+        elif "data" in output:
+            output.data = {
+                kind: _without_paths(value) if kind.startswith("text/") else value
+                for kind, value in output.data.items()
+            }
+    return [nbformat.from_dict(output) for output in clean]
+
+
+def _without_paths(text: str) -> str:
+    for path, instead in ((paths.ROOT, "."), (Path(sys.prefix), ".venv"), (Path.home(), "~")):
+        if path != Path(path.anchor):
+            text = text.replace(f"{path}/", "" if instead == "." else f"{instead}/")
+            text = re.sub(rf"{re.escape(str(path))}(?![\w.-])", instead, text)
+    return text
+
+
+def write_notebook(path: Path, notebook: nbformat.NotebookNode) -> None:
+    """Write a notebook whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,407 @@
+"""A replay says *same* where nothing changed, and names the first figure where something did.
+
+The proof is by mutation: a source file of a copied checkout is edited, and the command is run.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from casebook import paths
+from casebook.case import CasebookError
+from casebook.experiments import replay
+from casebook.records import committed_completions, identity, read_record, write_json
+from casebook.records.provenance import machine, provenance
+
+ROOT = Path(__file__).parents[2]
+HERE = {"machine": machine()}
+ELSEWHERE = {"machine": machine() | {"processor": "another one"}}
+FIGURE = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 100}
+
+
+def compared(what, recorded, replayed, where=HERE, **more):
+    """The comparisons of two trees of figures, on this kind of machine or another."""
+    comparer = replay._Comparer({"provenance": where})
+    comparer.tree(what, recorded, replayed, **more)
+    return comparer.found
+
+
+# How two figures are compared
+
+
+def test_equal_figures_are_the_same_and_another_digit_differs():
+    assert {c.verdict for c in compared("before/x", FIGURE, dict(FIGURE))} == {"same"}
+    found = compared("before/x", FIGURE, FIGURE | {"low": 0.400001})
+    first = next(c for c in found if c.verdict != "same")
+    assert (first.what, first.verdict) == ("before/x/low", "differs")
+    assert str(first) == "before/x/low: recorded 0.4, replayed 0.400001"
+
+
+def test_a_figure_that_is_gone_differs_and_one_that_is_new_does_not():
+    assert [c.verdict for c in compared("before", {"a": 1}, {})] == ["differs"]
+    assert [c.verdict for c in compared("before", {"a": 1}, {"a": 1, "b": 2})] == ["same"]
+
+
+def test_a_setting_that_is_new_differs():
+    assert "differs" in {c.verdict for c in compared("config", {"a": 1}, {"a": 1, "b": 2})}
+
+
+def test_seconds_are_not_compared():
+    assert compared("curve", {"seconds": [1], "step_time": [2]}, {"seconds": [3]}) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "replayed", "verdict"),
+    [
+        ("before/greedy_accuracy", 0.51, "same"),  # one row of 100
+        ("before/greedy_accuracy", 0.53, "not comparable"),
+        ("curve/reward", 0.5004, "same"),
+        ("curve/reward", 0.51, "not comparable"),
+        ("before/other_prompt_perplexity", 0.5001, "same"),
+        ("before/sampled_accuracy", 0.9, None),  # another sample
+        ("config/learning_rate", 0.51, "differs"),
+    ],
+)
+def test_on_another_kind_of_machine_nothing_that_depends_on_it_differs(what, replayed, verdict):
+    found = compared(what, 0.5, replayed, ELSEWHERE, row=0.01)
+    assert [c.verdict for c in found] == [verdict] * bool(verdict)
+
+
+def test_a_record_of_before_machines_were_noted_goes_by_processor_torch_and_threads():
+    here = provenance()
+    old = {name: here[name] for name in ("hardware", "versions", "threads")}
+    assert replay.same_machine(old)
+    assert not replay.same_machine(old | {"threads": "2"})
+    assert not replay.same_machine(old | {"versions": {"torch": "2.0.0"}})
+    assert replay.same_machine(HERE)
+    assert not replay.same_machine(ELSEWHERE)
+
+
+# What becomes of a record
+
+
+RECORD = {
+    "case": "poker",
+    "profile": "nano",
+    "arm": "grpo",
+    "seed": 0,
+    "config": {"use_cpu": True, "model_name_or_path": "data/nano/poker"},
+    "provenance": {"time": "2026-01-01T00:00:00+00:00", **HERE},
+    "before": FIGURE,
+}
+
+
+@pytest.fixture
+def recorded(checkout, monkeypatch):
+    """One record whose replay gives what `outcome` says."""
+    path = paths.RESULTS / "poker" / "nano" / "grpo" / "seed0.json"
+    write_json(path, RECORD)
+    outcome = {"before": FIGURE}
+
+    def compare(record, comparer, kept):
+        comparer.tree("before", record["before"], outcome["before"])
+        return dict(kept) or {"rows": "first seen"}
+
+    monkeypatch.setattr(replay, "_compare", compare)
+    return path, outcome
+
+
+def run_and_stamp(path):
+    result = replay.replay_record(read_record(path))
+    replay._stamp(result)
+    return result
+
+
+def test_a_replay_is_written_down_and_the_record_is_not(recorded):
+    path, _ = recorded
+    before = path.read_bytes()
+    result = run_and_stamp(path)
+    assert (result.verdict, result.largest_difference) == ("reproduces", 0.0)
+    assert path.read_bytes() == before
+    kept = identity.read_replays("poker")["arms"]["nano/grpo"]
+    assert kept["reference"] == {"rows": "first seen"}
+    assert kept["machine"] == machine()
+    assert identity.state(RECORD) == "current"
+
+
+def test_a_difference_is_written_down_and_shown(recorded):
+    path, outcome = recorded
+    outcome["before"] = FIGURE | {"value": 0.7}
+    result = run_and_stamp(path)
+    assert result.verdict == "differs"
+    assert result.largest_difference == pytest.approx(0.2)
+    assert str(result.first_difference) == "before/value: recorded 0.5, replayed 0.7"
+    assert identity.state(RECORD) == "differs"
+
+
+def test_a_record_that_was_edited_differs_however_often_it_is_replayed(recorded):
+    path, outcome = recorded
+    run_and_stamp(path)
+    outcome["before"] = FIGURE | {"high": 0.61}
+    write_json(path, RECORD | {"before": FIGURE | {"high": 0.61}})
+    for _ in range(2):
+        assert run_and_stamp(path).verdict == "differs"
+        assert identity.state(read_record(path)) == "differs"
+    write_json(path, RECORD)
+    outcome["before"] = FIGURE
+    assert run_and_stamp(path).verdict == "reproduces"
+
+
+def test_what_another_machine_cannot_say_is_not_written_down(recorded, monkeypatch):
+    path, outcome = recorded
+    write_json(path, RECORD | {"provenance": RECORD["provenance"] | ELSEWHERE})
+    outcome["before"] = {"greedy_accuracy": 0.9}
+    write_json(path, read_record(path) | {"before": {"greedy_accuracy": 0.1}})
+    assert run_and_stamp(path).verdict == "not comparable"
+    assert identity.read_replays("poker")["arms"] == {}
+
+
+def test_a_run_that_needs_a_gpu_is_regraded(recorded):
+    path, _ = recorded
+    write_json(path, RECORD | {"config": RECORD["config"] | {"use_cpu": False}})
+    assert run_and_stamp(path).verdict == "regraded"
+    assert identity.state(read_record(path)) == "regraded"
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [(["reproduces"], 0), (["reproduces", "differs"], 1), (["not comparable"], 2)],
+)
+def test_exit_codes(monkeypatch, verdicts, code):
+    from casebook.cli import app
+
+    results = [replay.Replay("poker", "nano", "grpo", 0, v, [], 0.0) for v in verdicts]
+    monkeypatch.setattr(replay, "replay", lambda *args, **more: results)
+    outcome = CliRunner().invoke(app, ["replay", "poker", "--json"])
+    assert outcome.exit_code == code
+    assert [entry["verdict"] for entry in json.loads(outcome.stdout)] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"cases": ["pokr"]}, "known are"),
+        ({"cases": ["poker"], "profile": "h100"}, "unknown profile"),
+        ({"cases": ["poker"], "names": ["grop"]}, "no recorded arm 'grop'"),
+        ({"cases": ["poker"], "names": ["grpo"], "seed": 9}, "no record of seed 9"),
+        ({"cases": ["poker"], "profile": "a100"}, "there is no record"),
+        ({"cases": ["poker"], "jobs": 0}, "at least one"),
+    ],
+)
+def test_what_cannot_be_replayed_is_one_sentence(arguments, said):
+    with pytest.raises(CasebookError, match=said):
+        replay.replay(**arguments)
+
+
+# The committed records
+
+
+@pytest.mark.parametrize("case", ["poker", "landuse", "gsm8k", "math"])
+def test_no_committed_record_differs_from_what_the_code_does(case):
+    from casebook.records import committed, state
+
+    found = {f"{r['arm']}, seed {r['seed']}": state(r) for r in committed(case, "nano", say=len)}
+    assert found
+    assert [name for name, value in found.items() if value == "differs"] == []
+
+
+# One arm a method, the cheapest there is, and one under a constraint.
+METHODS = {
+    "grpo": ("gsm8k", "size_tiny"),
+    "sft": ("gsm8k", "answer_sft"),
+    "rejection": ("gsm8k", "rejection"),
+    "plain_reinforce": ("poker", "plain_reinforce"),
+    "plain_ppo": ("poker", "plain_ppo"),
+    "constrained": ("poker", "label_trie"),
+    "whole": ("landuse", "full"),
+}
+
+
+@pytest.fixture(scope="session")
+def copied(tmp_path_factory):
+    """A copy of the checkout that tests may change."""
+    root = tmp_path_factory.mktemp("copied") / "checkout"
+    for name in ("src", "configs", "data", "results"):
+        without = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, root / name, ignore=without)
+    for path in [ROOT / "pyproject.toml", *ROOT.glob("requirements*.txt")]:
+        shutil.copy(path, root)
+    return root
+
+
+def replayed(root, case, arm, *more):
+    """The exit code of `casebook replay` in a checkout, and what it printed."""
+    environment = os.environ | {"PYTHONPATH": str(root / "src"), "CASEBOOK_ROOT": str(root)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [sys.executable, "-m", "casebook.cli", "replay", case, "--arm", arm, *more]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("method", METHODS)
+def test_one_arm_of_each_method_reproduces(copied, method):
+    case, arm = METHODS[method]
+    record = read_record(copied / "results" / case / "nano" / arm / "seed0.json")
+    if not replay.same_machine(record["provenance"]):
+        pytest.skip("the records were made on another kind of machine")
+    code, printed = replayed(copied, case, arm)
+    assert (code, "reproduces" in printed) == (0, True), printed
+
+
+PACKAGE = "src/casebook"
+TINY, PLAIN = ("gsm8k", "size_tiny"), ("poker", "plain_reinforce")
+PARCELS = ("landuse", "label_sft")
+HARMLESS = {
+    "a local renamed": (PLAIN, f"{PACKAGE}/grpo.py", "squares", "squared"),
+    "an error reworded": (TINY, f"{PACKAGE}/case.py", "known are", "there are"),
+    "a docstring": (TINY, f"{PACKAGE}/evaluation.py", '"""Generate, grade', '"""Write, grade'),
+}
+HARMFUL = {
+    "wrong sign of the advantage": (
+        PLAIN,
+        f"{PACKAGE}/grpo.py",
+        "advantages = groups - groups.nanmean(1, keepdim=True)",
+        "advantages = groups.nanmean(1, keepdim=True) - groups",
+    ),
+    "another reward weight": (
+        TINY,
+        *("configs/gsm8k/nano.yaml", "reward_weights: [1.0,", "reward_weights: [2.0,"),
+    ),
+    "another learning rate": (
+        TINY,
+        *("configs/gsm8k/nano.yaml", "learning_rate: 4.0e-3", "learning_rate: 5.0e-3"),
+    ),
+    "a detector's threshold": (
+        TINY,
+        *(f"{PACKAGE}/detectors.py", "NO_GRADIENT = 0.5", "NO_GRADIENT = 0.0"),
+    ),
+    "a reward that pays twice": (
+        TINY,
+        *(f"{PACKAGE}/cases/gsm8k/rewards.py", "return [0.5 * passes", "return [0.7 * passes"),
+    ),
+    "highest_yield gives the lowest": (
+        PARCELS,
+        f"{PACKAGE}/cases/landuse/heuristics.py",
+        "return max(grown, key=grown.__getitem__) if grown else HABITAT",
+        "return min(grown, key=grown.__getitem__) if grown else HABITAT",
+    ),
+    "twice the perplexity of other prompts": (
+        TINY,
+        f"{PACKAGE}/experiments/arms.py",
+        "return figure | {end: math.exp(figure[end])",
+        "return figure | {end: 2 * math.exp(figure[end])",
+    ),
+    "other values in the rows": (
+        PARCELS,
+        f"{PACKAGE}/cases/landuse/data.py",
+        "[list(map(float, v)) for v",
+        "[[2 * float(x) for x in v] for v",
+    ),
+    "another plan_label in the rows": (
+        PARCELS,
+        f"{PACKAGE}/cases/landuse/data.py",
+        'columns["values"] =',
+        'columns["plan_label"] = columns["plan_label"][::-1]\n    columns["values"] =',
+    ),
+    "a digit of a record": (
+        TINY,
+        *("results/gsm8k/nano/size_tiny/seed0.json", '"value": 0.', '"value": 1.'),
+    ),
+}
+
+
+@pytest.fixture
+def edited(copied):
+    """A function that replaces text in a file of the copy, until the test ends."""
+    originals = {}
+
+    def edit(file, old, new):
+        path = copied / file
+        text = path.read_text()
+        assert old in text, f"{file} has no {old!r}"
+        originals.setdefault(path, text)
+        path.write_text(text.replace(old, new))
+
+    yield edit
+    for path, text in originals.items():
+        path.write_text(text)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_changes_no_behaviour_reproduces(copied, edited, change):
+    (case, arm), *edit = HARMLESS[change]
+    edited(*edit)
+    code, printed = replayed(copied, case, arm)
+    assert code == 0, printed
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("change", HARMFUL)
+def test_what_changes_behaviour_is_caught(copied, edited, change):
+    (case, arm), *edit = HARMFUL[change]
+    edited(*edit)
+    code, printed = replayed(copied, case, arm)
+    assert (code, "differs" in printed) == (1, True), printed
+
+
+@pytest.mark.heavy
+def test_a_function_may_move_and_a_case_may_import_relatively(copied, edited):
+    loading = f"{PACKAGE}/cases/gsm8k/__init__.py"
+    edited(loading, "from casebook.cases.gsm8k import data, rewards", "from . import data, rewards")
+    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "from casebook.case import", "from ...case import")
+    code, printed = replayed(copied, *TINY)
+    assert code == 0, printed
+    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "number == right", "number != right")
+    code, printed = replayed(copied, *TINY)
+    assert (code, "differs" in printed) == (1, True), printed
+
+
+GRADED_AGAIN = """
+from casebook import paths
+from casebook.experiments import replay
+from casebook.records import read_record
+record = read_record(paths.RESULTS / "gsm8k/nano/grpo/seed0.json")
+comparer = replay._Comparer(record)
+replay._compare_completions(record, comparer)
+found = [c for c in comparer.found if c.verdict != "same"]
+print(len(comparer.found), len(found))
+"""
+
+
+@pytest.mark.heavy
+def test_a_grader_that_accepts_one_more_committed_completion_is_caught(copied, edited):
+    """The completions alone: the rest of their arm takes a minute."""
+    environment = os.environ | {"PYTHONPATH": str(copied / "src"), "CASEBOOK_ROOT": str(copied)}
+
+    def graded():
+        command = [sys.executable, "-c", GRADED_AGAIN]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return list(map(int, done.stdout.split()))
+
+    all_of_them, differ = graded()
+    assert all_of_them > 100
+    assert differ == 0
+    written = committed_completions("gsm8k")
+    wrong = written[~written["correct"] & written["extracted"].notna()]
+    number = wrong["extracted"].value_counts().index[-1]
+    more = f"(number == right or _written(number) == {number!r})"
+    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "number == right", more)
+    assert graded()[1] > 0
+
+
+@pytest.mark.heavy
+def test_a_change_that_cannot_run_is_exit_code_2(copied, edited):
+    edited(f"{PACKAGE}/evaluation.py", "def evaluate(", "def evaluate_no_more(")
+    code, printed = replayed(copied, *TINY)
+    assert code == 2, printed

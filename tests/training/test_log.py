@@ -1,0 +1,51 @@
+"""Which steps' completions are written down, and with which advantages."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from casebook import training
+from casebook.training.log import CompletionLog
+
+EVERY = {"completions_every": 10, "max_steps": 32}
+
+
+def log_of(tmp_path, **changes):
+    config = training.read_config(("poker", "smoke"), {**EVERY, "beta": 0.0, **changes})
+    return CompletionLog(config, tmp_path / "completions", eos_token_id=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({}, [1, 10, 20, 30, 32]),
+        # One batch serves two steps: that of step 9 is the one that step 10 learns from.
+        ({"num_iterations": 2}, [1, 9, 19, 29, 31]),
+        ({"num_iterations": 2, "method": "plain_grpo"}, [1, 10, 20, 30, 32]),
+    ],
+    ids=["each step", "every other step", "the plain loop counts batches"],
+)
+def test_completions_are_written_at_the_steps_asked_for(tmp_path, changes, steps):
+    log = log_of(tmp_path, **changes)
+    span = 2 if "num_iterations" in changes and "method" not in changes else 1
+    assert [step for step in range(1, 33, span) if log._due(step)] == steps
+
+
+def test_advantages_of_parts_that_are_scaled_apart_are_those_of_trl(tmp_path):
+    weights = [3.0, 0.5]
+    names = ["correct", "random_reward"]
+    asked = {"reward_funcs": names, "reward_weights": weights, "reward_kwargs": {}}
+    log = log_of(tmp_path, multi_objective_aggregation="normalize_then_sum", **asked)
+    size = log.group_size
+    values = np.random.default_rng(0).random((3 * size, 2))
+    table = pd.DataFrame({f"reward/{name}": values[:, i] for i, name in enumerate(names)})
+    table["reward"] = values @ weights
+
+    grouped = torch.tensor(values).view(-1, size, 2)
+    scaled = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)
+    total = (scaled.view(-1, 2) * torch.tensor(weights, dtype=torch.float64)).sum(1)
+    expected = (total - total.mean()) / (total.std() + 1e-4)
+    assert log._advantages(table).to_numpy() == pytest.approx(expected.numpy())
+    plain = log_of(tmp_path, **asked)._advantages(table)
+    assert not np.allclose(plain, expected)
