@@ -6,6 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -117,7 +118,7 @@ def test_the_site_is_whole_and_fetches_nothing(reports):
         page = Page(path)
         assert not external(page.fetched), path.name
         for address in page.fetched + page.anchors:
-            local = address.split("#")[0].split("?")[0]
+            local = unquote(address.split("#")[0].split("?")[0])
             if local and not re.match(r"[a-z]+:|//", local):
                 assert (path.parent / local).exists(), f"{path.name} links to {address}"
 

@@ -35,7 +35,7 @@ def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
 ):
     write_record(0)
     assert "label alone" not in results.result(load_case("poker"))
-    assert "| 35.0 % [33.0, 37.0] | – | 35.0 %" in results.headlines()
+    assert "| 35.0 % [33.0, 36.9] | – | 35.0 %" in results.headlines()
     write_record(0, arm="label_sft")
     said = "untrained and asked for the label alone, is right for 35.0 %"
     assert said in results.result(load_case("poker"))

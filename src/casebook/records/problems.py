@@ -28,7 +28,7 @@ from casebook.case import CasebookError, check_name
 VARIABLE = "CASEBOOK_DATA_DIR"
 SOURCES = ("folder", "hub")
 ATTRIBUTES = ("set", "split", "source", "revision", "checksum", "rows")
-HOW = 'the section "The real problem sets" of README.md has the commands'
+HOW = "data/README.md has the commands"
 
 
 @dataclass(frozen=True)

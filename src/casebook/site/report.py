@@ -19,8 +19,8 @@ from casebook.site.pages import Page
 INSTALL = re.compile(r'<div class="cell tag_install[^"]*">.*?</details>\s*</div>', re.DOTALL)
 CODE = re.compile(  # one code cell's source, folded by the site or not
     r'(?:<details class="admonition hide above-input">\s*<summary.*?</summary>\s*)?'
-    r'<div class="cell_input docutils container">\s*(<div class="highlight-.*?</pre></div>)'
-    r"\s*</div>\s*</div>(?:\s*</details>)?",
+    r'<div class="cell_input docutils container">\s*'
+    r'(<div class="highlight-.*?</pre></div>\s*</div>)\s*</div>(?:\s*</details>)?',
     re.DOTALL,
 )
 LINK = re.compile(r'<a\b[^>]*\bhref="([^"]*)"[^>]*>(.*?)</a>', re.DOTALL)
