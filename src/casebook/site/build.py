@@ -83,7 +83,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "transcripts": transcripts,
         "executed": any(page.source in ("run", "failed") for page in pages),
         "picture": picture.name if picture.exists() else "",
-        "claims_table": records.tally_table(counts),
+        "claims_table": results.claims_table(counts),
         "headlines": results.headlines(),
         "benchmarks": results.benchmarks_table(),
         "models": _models(),

@@ -47,7 +47,7 @@ def _committed_page(folder: Path, case: str) -> dict[str, Any] | None:
     if rows.empty:
         return None
     page = folder / f"{case}-nano-committed.html"
-    shown = _write_page(page, case, "nano", "that is recorded", rows)
+    shown = _write_page(page, case, "nano", "the recorded run", rows)
     return {"case": case, "profile": "nano", "run": "the recorded run", "rows": shown} | {
         "file": f"transcripts/{page.name}"
     }
@@ -64,7 +64,7 @@ def _run_page(folder: Path, case: str, run: Path) -> dict[str, Any]:
     shown = _shown_already(page, inputs)
     if shown is None:
         rows = pd.concat([pd.read_parquet(part) for part in parts], ignore_index=True)
-        shown = _write_page(page, case, profile, run.name, rows, inputs)
+        shown = _write_page(page, case, profile, f"the run {run.name}", rows, inputs)
     return {"case": case, "profile": profile, "run": run.name, "rows": shown} | {
         "file": f"transcripts/{page.name}"
     }
@@ -82,7 +82,7 @@ def _write_page(
     """Write the page of one run; return how many completions it shows."""
     total = len(rows)
     rows = _thinned(rows)
-    note = f"{len(rows):,} completions of {rows['step'].nunique()} recorded steps of the run {run}."
+    note = f"{len(rows):,} completions of {rows['step'].nunique()} recorded steps of {run}."
     if len(rows) < total:
         note += f" Left out, to keep the page light: {total - len(rows):,} of the steps between."
     if profile == "smoke":
