@@ -164,7 +164,8 @@ def test_what_another_machine_cannot_say_is_not_written_down(recorded, monkeypat
 
 def test_a_run_that_needs_a_gpu_is_regraded(recorded):
     path, _ = recorded
-    write_json(path, RECORD | {"config": RECORD["config"] | {"use_cpu": False}})
+    path = Path(str(path).replace("nano", "t4"))
+    write_json(path, RECORD | {"profile": "t4"})
     assert run_and_stamp(path).verdict == "regraded"
     assert identity.state(read_record(path)) == "regraded"
 

@@ -353,7 +353,8 @@ def _environment(parameters: Mapping[str, Any], in_place: bool) -> dict[str, str
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("MKL_NUM_THREADS", "1")
     environment["JUPYTER_PATH"] = os.path.join(sys.prefix, "share", "jupyter")
-    if parameters.get("PROFILE") in ("smoke", "nano"):
+    profile = PROFILES.get(str(parameters.get("PROFILE")))
+    if profile and profile.embedded:
         environment.setdefault("HF_HUB_OFFLINE", "1")
     if in_place:
         environment["CASEBOOK_FIGURES_DIR"] = str(paths.ROOT / "figures")

@@ -421,7 +421,7 @@ def _key(record: Mapping[str, Any]) -> str:
 
 def _regraded(record: Mapping[str, Any]) -> bool:
     """Whether the run cannot be trained again here: it needs a GPU."""
-    return not record["config"].get("use_cpu")
+    return PROFILES[record["profile"]].device == "gpu"
 
 
 def _edited(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
