@@ -9,11 +9,15 @@ solver might write just as well, and with the slip that pupils make on such a pr
 Every number is one token of the embedded model's tokenizer, so the numbers are kept small.
 """
 
+# ruff: noqa: C408 (in a table, `dict(a=1)` reads better than a literal)
+
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
+from math import gcd
 
 LEVELS = (1, 2, 3, 4, 5)
 SUBJECTS = (
@@ -60,31 +64,81 @@ class Problem:
     slip: str
 
 
-_FAMILIES: dict[str, tuple[str, Callable[[], Iterator[tuple]]]] = {}
+@dataclass(frozen=True)
+class _Family:
+    """A kind of problem: templates, and the numbers that are put into them.
 
+    The fields are those of `Problem`, except for these:
 
-def _family(subject: str):
-    """Register a generator of (numbers, level, text, gold, work, other, calculation, slip ...)."""
+    Attributes:
+        ranges: name -> values; every combination that is `kept` makes a problem, the first name
+            changing slowest.
+        numbers: what follows from a combination, by name, for the templates too.
+        key: the names of `ranges` that stand in a problem's key, if not in their own order.
+        gold, other: an expression and its other form; left out where the answer is the number
+            called `answer`.
+        unknown: whether that number is the x of an equation.
+        calculation: left out where it is the last line of `work`.
+        reduced: what differs where the number called `reduced` is true: the answer's fraction
+            can be reduced.
+    """
 
-    def register(function: Callable[[], Iterator[dict]]):
-        _FAMILIES[function.__name__.strip("_")] = (subject, function)
-        return function
-
-    return register
+    subject: str
+    level: int
+    ranges: Mapping[str, Iterable]
+    numbers: Callable[..., dict]
+    text: str
+    work: tuple[str, ...]
+    slip_work: tuple[str, ...]
+    slip: str = "{slip}"
+    kept: Callable[..., bool] = lambda **_: True
+    key: str = ""
+    gold: str = ""
+    other: str = ""
+    unknown: bool = False
+    calculation: str = ""
+    reduced: Mapping = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
 def problems() -> tuple[Problem, ...]:
     """All problems there are, family by family, in a fixed order."""
-    found = []
-    for family, (subject, generate) in _FAMILIES.items():
-        made: dict[str, Problem] = {}
-        for numbers, fields in generate():
-            key = f"{family} {' '.join(map(str, numbers))}"
-            if key not in made:
-                made[key] = Problem(family=family, key=key, subject=subject, **fields)
-        found += list(made.values())
-    return tuple(found)
+    return tuple(problem for name in _FAMILIES for problem in _of_family(name))
+
+
+def _of_family(name: str) -> Iterator[Problem]:
+    plain = _FAMILIES[name]
+    reduced = replace(plain, **plain.reduced)
+    for values in product(*plain.ranges.values()):
+        chosen = dict(zip(plain.ranges, values, strict=True))
+        if plain.kept(**chosen):
+            numbers = chosen | plain.numbers(**chosen)
+            yield _problem(name, reduced if numbers.get("reduced") else plain, numbers)
+
+
+def _problem(name: str, family: _Family, numbers: dict) -> Problem:
+    def lines(*templates: str) -> tuple[str, ...]:
+        return tuple(template.format(**numbers) for template in templates)
+
+    text, gold, other, calculation, slip = lines(
+        family.text, family.gold, family.other, family.calculation, family.slip
+    )
+    work, others = lines(*family.work), (other,)
+    if not gold:
+        gold, others = _answer(Fraction(numbers["answer"]), family.unknown)
+    return Problem(
+        family=name,
+        key=" ".join([name, *(str(numbers[n]) for n in family.key.split() or family.ranges)]),
+        text=text,
+        gold=gold,
+        subject=family.subject,
+        level=family.level,
+        work=work,
+        other=others,
+        calculation=calculation or work[-1],
+        slip_work=lines(*family.slip_work),
+        slip=slip,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -129,362 +183,203 @@ def fraction(value: Fraction) -> str:
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
-def _slash(value: Fraction) -> str:
-    return str(value)
-
-
-def _forms(value: Fraction) -> tuple[str, ...]:
-    """Other ways to write a number: with a decimal point, a slash, or in display size."""
+def _answer(value: Fraction, unknown: bool) -> tuple[str, tuple[str, ...]]:
+    """A number as MATH would write it, and in other forms: decimal point, slash, display size."""
+    gold = fraction(value)
     if value.denominator == 1:
-        return (f"{value.numerator}.0",)
-    forms = [_slash(value), rf"\dfrac{{{value.numerator}}}{{{value.denominator}}}"]
+        return gold, (f"x={gold}" if unknown else f"{gold}.0",)
+    if unknown:
+        return gold, (f"x={gold}", str(value))
+    other = [str(value), rf"\dfrac{{{value.numerator}}}{{{value.denominator}}}"]
     if value.denominator in (2, 4, 5, 10):
-        forms.append(f"{float(value):g}")
-    return tuple(forms)
+        other.append(f"{float(value):g}")
+    return gold, tuple(other)
 
 
-def _number(value: int | Fraction) -> dict:
-    value = Fraction(value)
-    return {"gold": fraction(value), "other": _forms(value)}
+def _quotient(above: int, below: int) -> dict[str, Fraction | bool]:
+    """The numbers `answer` and `reduced` of a division."""
+    answer = Fraction(above, below)
+    return {"answer": answer, "reduced": answer.denominator < below}
 
 
-def _unknown(value: int | Fraction) -> dict:
-    """The answer to an equation: also with the unknown in front."""
-    value = Fraction(value)
-    form = f"x={fraction(value)}"
-    return {"gold": fraction(value), "other": (form, *_forms(value)[:1] * (value.denominator > 1))}
-
-
-# Prealgebra
-
-
-@_family("Prealgebra")
-def _sum():
-    for a in range(2, 20):
-        for b in range(a, 20):
-            if a % 10 + b % 10 >= 10:  # a carry, which is what gets forgotten
-                yield (
-                    (a, b),
-                    {
-                        "text": f"Compute ${a}+{b}$.",
-                        "level": 1,
-                        **_number(a + b),
-                        "work": (f"{a}+{b}={a + b}",),
-                        "calculation": f"{a}+{b}={a + b}",
-                        "slip_work": (f"{a}+{b}={a + b - 10}",),
-                        "slip": str(a + b - 10),
-                    },
-                )
-
-
-@_family("Prealgebra")
-def _order_of_operations():
-    for a in range(1, 10):
-        for b in range(2, 9):
-            for c in range(2, 7):
-                if (a + b) * c > LARGEST:
-                    continue
-                yield (
-                    (a, b, c),
-                    {
-                        "text": rf"Compute ${a}+{b} \cdot {c}$.",
-                        "level": 2,
-                        **_number(a + b * c),
-                        "work": (f"{b}*{c}={b * c}", f"{a}+{b * c}={a + b * c}"),
-                        "calculation": f"{a}+{b * c}={a + b * c}",
-                        "slip_work": (f"{a}+{b}={a + b}",),
-                        "slip": str((a + b) * c),
-                    },
-                )
-
-
-@_family("Prealgebra")
-def _like_fractions():
-    for n in range(3, 13):
-        for a in range(1, n):
-            for b in range(a, n):
-                total = Fraction(a + b, n)
-                reduced = total.denominator != n
-                yield (
-                    (n, a, b),
-                    {
-                        "text": rf"Compute $\frac{{{a}}}{{{n}}}+\frac{{{b}}}{{{n}}}$.",
-                        "level": 4 if reduced else 2,
-                        **_number(total),
-                        "work": (
-                            f"{a}+{b}={a + b}",
-                            *([f"{a + b}/{n}={_slash(total)}"] * reduced),
-                        ),
-                        "calculation": f"{a + b}/{n}={_slash(total)}"
-                        if reduced
-                        else f"{a}/{n}+{b}/{n}={a + b}/{n}",
-                        "slip_work": (f"{a}+{b}={a + b}", f"{n}+{n}={2 * n}"),
-                        "slip": rf"\frac{{{a + b}}}{{{2 * n}}}",
-                    },
-                )
-
-
-# Algebra
-
-
-@_family("Algebra")
-def _shift():
-    for x in range(2, 16):
-        for b in range(2, 14):
-            for sign, c in (("+", x + b), ("-", x - b)):
-                back = "-" if sign == "+" else "+"
-                wrong = c + b if sign == "+" else c - b
-                if c > 0 and wrong > 0:
-                    yield (
-                        (x, sign, b),
-                        {
-                            "text": f"Solve $x{sign}{b}={c}$.",
-                            "level": 1,
-                            **_unknown(x),
-                            "work": (f"{c}{back}{b}={x}",),
-                            "calculation": f"{c}{back}{b}={x}",
-                            "slip_work": (f"{c}{sign}{b}={wrong}",),
-                            "slip": str(wrong),
-                        },
-                    )
-
-
-@_family("Algebra")
-def _scale():
-    for a in range(2, 11):
-        for b in range(1, 13):
-            x = Fraction(b, a)
-            if x.denominator > 1:
-                yield (
-                    (a, b),
-                    {
-                        "text": f"Solve ${a}x={b}$.",
-                        "level": 2,
-                        **_unknown(x),
-                        "work": (f"x={b}/{a}", *([f"x={_slash(x)}"] * (x.denominator < a))),
-                        "calculation": f"{b}/{a}={_slash(x)}"
-                        if x.denominator < a
-                        else f"x={b}/{a}={_slash(x)}",
-                        "slip_work": (f"{b}-{a}={b - a}",),
-                        "slip": str(b - a),
-                    },
-                )
-
-
-@_family("Algebra")
-def _line():
-    for a in range(2, 7):
-        for right in range(2, 25):
-            x = Fraction(right, a)
-            if x.denominator not in (1, a):
-                continue
-            for b in range(1, 9):
-                c = right + b
-                yield (
-                    (a, right, b),
-                    {
-                        "text": f"Solve ${a}x+{b}={c}$.",
-                        "level": 3 if x.denominator == 1 else 5,
-                        **_unknown(x),
-                        "work": (f"{a}x={right}", f"x={_slash(x)}"),
-                        "calculation": f"({c}-{b})/{a}={_slash(x)}",
-                        "slip_work": (f"{c}-{b}={right}",),
-                        "slip": str(right),
-                    },
-                )
-
-
-@_family("Algebra")
-def _expand():
-    for a in range(2, 10):
-        for b in range(1, 11):
-            for sign in "+-":
-                yield (
-                    (a, sign, b),
-                    {
-                        "text": f"Expand ${a}(x{sign}{b})$.",
-                        "level": 2,
-                        "gold": f"{a}x{sign}{a * b}",
-                        "other": (f"{'-' * (sign == '-')}{a * b}+{a}x",),
-                        "work": (f"{a}*{b}={a * b}",),
-                        "calculation": f"{a}(x{sign}{b})={a}x{sign}{a}*{b}={a}x{sign}{a * b}",
-                        "slip_work": (f"{a}*x={a}x",),
-                        "slip": f"{a}x{sign}{b}",
-                    },
-                )
-
-
-@_family("Algebra")
-def _collect():
-    for a in range(2, 7):
-        for c in range(2, 7):
-            for b in range(1, 7):
-                for d in range(1, 7):
-                    yield (
-                        (a, b, c, d),
-                        {
-                            "text": f"Simplify ${a}x+{b}+{c}x+{d}$.",
-                            "level": 3,
-                            "gold": f"{a + c}x+{b + d}",
-                            "other": (f"{b + d}+{a + c}x",),
-                            "work": (f"{a}+{c}={a + c}", f"{b}+{d}={b + d}"),
-                            "calculation": f"{a}x+{c}x+{b}+{d}={a + c}x+{b}+{d}={a + c}x+{b + d}",
-                            "slip_work": (f"{a}+{c}={a + c}",),
-                            "slip": f"{a + c}x+{b}",
-                        },
-                    )
-
-
-# Intermediate algebra
-
-
-@_family("Intermediate Algebra")
-def _powers():
-    for a in range(2, 9):
-        for b in range(a, 9):
-            for m in range(2, 6):
-                for n in range(m, 6):
-                    if (m, n) != (2, 2):
-                        p = a * b
-                        yield (
-                            (a, b, m, n),
-                            {
-                                "text": rf"Simplify ${a}x^{m} \cdot {b}x^{n}$.",
-                                "level": 4,
-                                "gold": f"{p}x^{m + n}",
-                                "other": (f"{p}x^{{{m + n}}}",),
-                                "work": (f"{a}*{b}={p}", f"{m}+{n}={m + n}"),
-                                "calculation": f"{a}x^{m}*{b}x^{n}={a}*{b}x^{m + n}={p}x^{m + n}",
-                                "slip_work": (f"{a}*{b}={p}", f"{m}*{n}={m * n}"),
-                                "slip": f"{p}x^{{{m * n}}}",
-                            },
-                        )
-
-
-@_family("Intermediate Algebra")
-def _root_and_add():
-    for a in range(2, 10):
-        for b in range(2, 13):
-            yield (
-                (a, b),
-                {
-                    "text": rf"Compute $\sqrt{{{a * a}}}+{b}$.",
-                    "level": 2,
-                    **_number(a + b),
-                    "work": (f"{a}*{a}={a * a}", f"{a}+{b}={a + b}"),
-                    "calculation": f"{a}+{b}={a + b}",
-                    "slip_work": (f"{a * a}+{b}={a * a + b}",),
-                    "slip": str(a * a + b),
-                },
-            )
-
-
-# Number theory
-
-
-@_family("Number Theory")
-def _remainder():
-    for m in range(3, 10):
-        for n in range(m + 1, 41):
-            q, r = divmod(n, m)
-            if r and q != r:
-                yield (
-                    (n, m),
-                    {
-                        "text": f"Find the remainder when ${n}$ is divided by ${m}$.",
-                        "level": 3,
-                        **_number(r),
-                        "work": (f"{q}*{m}={q * m}", f"{n}-{q * m}={r}"),
-                        "calculation": f"{n}-{q * m}={r}",
-                        "slip_work": (f"{n}/{m}={q}",),
-                        "slip": str(q),
-                    },
-                )
-
-
-# Counting & probability
-
-
-@_family("Counting & Probability")
-def _chance():
-    for a in range(1, 10):
-        for b in range(1, 10):
-            n, chance = a + b, Fraction(a, a + b)
-            reduced = chance.denominator < n
-            yield (
-                (a, b),
-                {
-                    "text": f"A bag holds ${a}$ red and ${b}$ blue balls. Find the chance of red.",
-                    "level": 4 if reduced else 3,
-                    **_number(chance),
-                    "work": (f"{a}+{b}={n}", *([f"{a}/{n}={_slash(chance)}"] * reduced)),
-                    "calculation": f"{a}/{n}={_slash(chance)}"
-                    if reduced
-                    else f"{a}/({a}+{b})={a}/{n}",
-                    "slip_work": (f"{a}/{b}",),
-                    "slip": fraction(Fraction(a, b)),
-                },
-            )
-
-
-@_family("Counting & Probability")
-def _outfits():
-    for a in range(2, 10):
-        for b in range(2, 11):
-            if a * b != a + b:
-                yield (
-                    (a, b),
-                    {
-                        "text": f"Choose one of ${a}$ hats and one of ${b}$ coats. How many ways?",
-                        "level": 1,
-                        **_number(a * b),
-                        "work": (f"{a}*{b}={a * b}",),
-                        "calculation": f"{a}*{b}={a * b}",
-                        "slip_work": (f"{a}+{b}={a + b}",),
-                        "slip": str(a + b),
-                    },
-                )
-
-
-# Geometry
-
-
-@_family("Geometry")
-def _perimeter():
-    for a in range(2, 13):
-        for b in range(2, 13):
-            s = a + b
-            yield (
-                (a, b),
-                {
-                    "text": f"Find the perimeter of a rectangle with sides ${a}$ and ${b}$.",
-                    "level": 2,
-                    **_number(2 * s),
-                    "work": (f"{a}+{b}={s}", f"2*{s}={2 * s}"),
-                    "calculation": f"2*{s}={2 * s}",
-                    "slip_work": (f"{a}+{b}={s}",),
-                    "slip": str(s),
-                },
-            )
-
-
-@_family("Geometry")
-def _triangle():
-    for a in range(2, 10):
-        for b in range(2, 11):
-            p = a * b
-            area = Fraction(p, 2)
-            yield (
-                (a, b),
-                {
-                    "text": f"Find the area of a right triangle with legs ${a}$ and ${b}$.",
-                    "level": 3,
-                    **_number(area),
-                    "work": (f"{a}*{b}={p}", f"{p}/2={_slash(area)}"),
-                    "calculation": f"{p}/2={_slash(area)}"
-                    if area.denominator == 1
-                    else f"{a}*{b}/2={_slash(area)}",
-                    "slip_work": (f"{a}*{b}={p}",),
-                    "slip": str(p),
-                },
-            )
+_FAMILIES: Mapping[str, _Family] = {
+    "sum": _Family(
+        subject="Prealgebra",
+        level=1,
+        ranges=dict(a=range(2, 20), b=range(2, 20)),
+        kept=lambda a, b: a <= b and a % 10 + b % 10 >= 10,  # a carry, which gets forgotten
+        numbers=lambda a, b: dict(answer=a + b, slip=a + b - 10),
+        text="Compute ${a}+{b}$.",
+        work=("{a}+{b}={answer}",),
+        slip_work=("{a}+{b}={slip}",),
+    ),
+    "order_of_operations": _Family(
+        subject="Prealgebra",
+        level=2,
+        ranges=dict(a=range(1, 10), b=range(2, 9), c=range(2, 7)),
+        kept=lambda a, b, c: (a + b) * c <= LARGEST,
+        numbers=lambda a, b, c: dict(p=b * c, answer=a + b * c, s=a + b, slip=(a + b) * c),
+        text=r"Compute ${a}+{b} \cdot {c}$.",
+        work=("{b}*{c}={p}", "{a}+{p}={answer}"),
+        slip_work=("{a}+{b}={s}",),
+    ),
+    "like_fractions": _Family(
+        subject="Prealgebra",
+        level=2,
+        ranges=dict(n=range(3, 13), a=range(1, 12), b=range(1, 12)),
+        kept=lambda n, a, b: a <= b < n,
+        numbers=lambda n, a, b: dict(s=a + b, twice=2 * n, **_quotient(a + b, n)),
+        text=r"Compute $\frac{{{a}}}{{{n}}}+\frac{{{b}}}{{{n}}}$.",
+        work=("{a}+{b}={s}",),
+        calculation="{a}/{n}+{b}/{n}={s}/{n}",
+        slip_work=("{a}+{b}={s}", "{n}+{n}={twice}"),
+        slip=r"\frac{{{s}}}{{{twice}}}",
+        reduced=dict(level=4, work=("{a}+{b}={s}", "{s}/{n}={answer}"), calculation=""),
+    ),
+    "shift": _Family(
+        subject="Algebra",
+        level=1,
+        ranges=dict(answer=range(2, 16), b=range(2, 14), sign="+-"),
+        kept=lambda answer, b, sign: sign == "+" or answer > 2 * b,
+        key="answer sign b",
+        numbers=lambda answer, b, sign: (
+            dict(c=answer + b, back="-", slip=answer + 2 * b)
+            if sign == "+"
+            else dict(c=answer - b, back="+", slip=answer - 2 * b)
+        ),
+        text="Solve $x{sign}{b}={c}$.",
+        unknown=True,
+        work=("{c}{back}{b}={answer}",),
+        slip_work=("{c}{sign}{b}={slip}",),
+    ),
+    "scale": _Family(
+        subject="Algebra",
+        level=2,
+        ranges=dict(a=range(2, 11), b=range(1, 13)),
+        kept=lambda a, b: b % a > 0,
+        numbers=lambda a, b: dict(slip=b - a, **_quotient(b, a)),
+        text="Solve ${a}x={b}$.",
+        unknown=True,
+        work=("x={b}/{a}",),
+        calculation="x={b}/{a}={answer}",
+        slip_work=("{b}-{a}={slip}",),
+        reduced=dict(work=("x={b}/{a}", "x={answer}"), calculation="{b}/{a}={answer}"),
+    ),
+    "line": _Family(
+        subject="Algebra",
+        level=5,
+        ranges=dict(a=range(2, 7), right=range(2, 25), b=range(1, 9)),
+        kept=lambda a, right, b: gcd(right, a) in (1, a),
+        numbers=lambda a, right, b: dict(c=right + b, **_quotient(right, a)),
+        text="Solve ${a}x+{b}={c}$.",
+        unknown=True,
+        work=("{a}x={right}", "x={answer}"),
+        calculation="({c}-{b})/{a}={answer}",
+        slip_work=("{c}-{b}={right}",),
+        slip="{right}",
+        reduced=dict(level=3),
+    ),
+    "expand": _Family(
+        subject="Algebra",
+        level=2,
+        ranges=dict(a=range(2, 10), b=range(1, 11), sign="+-"),
+        key="a sign b",
+        numbers=lambda a, b, sign: dict(p=a * b, minus=sign.strip("+")),
+        text="Expand ${a}(x{sign}{b})$.",
+        gold="{a}x{sign}{p}",
+        other="{minus}{p}+{a}x",
+        work=("{a}*{b}={p}",),
+        calculation="{a}(x{sign}{b})={a}x{sign}{a}*{b}={a}x{sign}{p}",
+        slip_work=("{a}*x={a}x",),
+        slip="{a}x{sign}{b}",
+    ),
+    "collect": _Family(
+        subject="Algebra",
+        level=3,
+        ranges=dict(a=range(2, 7), c=range(2, 7), b=range(1, 7), d=range(1, 7)),
+        key="a b c d",
+        numbers=lambda a, b, c, d: dict(m=a + c, n=b + d),
+        text="Simplify ${a}x+{b}+{c}x+{d}$.",
+        gold="{m}x+{n}",
+        other="{n}+{m}x",
+        work=("{a}+{c}={m}", "{b}+{d}={n}"),
+        calculation="{a}x+{c}x+{b}+{d}={m}x+{b}+{d}={m}x+{n}",
+        slip_work=("{a}+{c}={m}",),
+        slip="{m}x+{b}",
+    ),
+    "powers": _Family(
+        subject="Intermediate Algebra",
+        level=4,
+        ranges=dict(a=range(2, 9), b=range(2, 9), m=range(2, 6), n=range(2, 6)),
+        kept=lambda a, b, m, n: a <= b and m <= n and m + n != m * n,
+        numbers=lambda a, b, m, n: dict(p=a * b, s=m + n, wrong=m * n),
+        text=r"Simplify ${a}x^{m} \cdot {b}x^{n}$.",
+        gold="{p}x^{s}",
+        other="{p}x^{{{s}}}",
+        work=("{a}*{b}={p}", "{m}+{n}={s}"),
+        calculation="{a}x^{m}*{b}x^{n}={a}*{b}x^{s}={p}x^{s}",
+        slip_work=("{a}*{b}={p}", "{m}*{n}={wrong}"),
+        slip="{p}x^{{{wrong}}}",
+    ),
+    "root_and_add": _Family(
+        subject="Intermediate Algebra",
+        level=2,
+        ranges=dict(a=range(2, 10), b=range(2, 13)),
+        numbers=lambda a, b: dict(square=a * a, answer=a + b, slip=a * a + b),
+        text=r"Compute $\sqrt{{{square}}}+{b}$.",
+        work=("{a}*{a}={square}", "{a}+{b}={answer}"),
+        slip_work=("{square}+{b}={slip}",),
+    ),
+    "remainder": _Family(
+        subject="Number Theory",
+        level=3,
+        ranges=dict(m=range(3, 10), n=range(4, 41)),
+        kept=lambda m, n: m < n and n % m not in (0, n // m),
+        key="n m",
+        numbers=lambda m, n: dict(p=n // m * m, answer=n % m, slip=n // m),
+        text="Find the remainder when ${n}$ is divided by ${m}$.",
+        work=("{slip}*{m}={p}", "{n}-{p}={answer}"),
+        slip_work=("{n}/{m}={slip}",),
+    ),
+    "chance": _Family(
+        subject="Counting & Probability",
+        level=3,
+        ranges=dict(a=range(1, 10), b=range(1, 10)),
+        numbers=lambda a, b: dict(n=a + b, slip=fraction(Fraction(a, b)), **_quotient(a, a + b)),
+        text="A bag holds ${a}$ red and ${b}$ blue balls. Find the chance of red.",
+        work=("{a}+{b}={n}",),
+        calculation="{a}/({a}+{b})={a}/{n}",
+        slip_work=("{a}/{b}",),
+        reduced=dict(level=4, work=("{a}+{b}={n}", "{a}/{n}={answer}"), calculation=""),
+    ),
+    "outfits": _Family(
+        subject="Counting & Probability",
+        level=1,
+        ranges=dict(a=range(2, 10), b=range(2, 11)),
+        kept=lambda a, b: a * b != a + b,
+        numbers=lambda a, b: dict(answer=a * b, slip=a + b),
+        text="Choose one of ${a}$ hats and one of ${b}$ coats. How many ways?",
+        work=("{a}*{b}={answer}",),
+        slip_work=("{a}+{b}={slip}",),
+    ),
+    "perimeter": _Family(
+        subject="Geometry",
+        level=2,
+        ranges=dict(a=range(2, 13), b=range(2, 13)),
+        numbers=lambda a, b: dict(answer=2 * (a + b), slip=a + b),
+        text="Find the perimeter of a rectangle with sides ${a}$ and ${b}$.",
+        work=("{a}+{b}={slip}", "2*{slip}={answer}"),
+        slip_work=("{a}+{b}={slip}",),
+    ),
+    "triangle": _Family(
+        subject="Geometry",
+        level=3,
+        ranges=dict(a=range(2, 10), b=range(2, 11)),
+        numbers=lambda a, b: dict(slip=a * b, **_quotient(a * b, 2)),
+        text="Find the area of a right triangle with legs ${a}$ and ${b}$.",
+        work=("{a}*{b}={slip}", "{slip}/2={answer}"),
+        calculation="{a}*{b}/2={answer}",
+        slip_work=("{a}*{b}={slip}",),
+        reduced=dict(calculation=""),
+    ),
+}

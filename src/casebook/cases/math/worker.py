@@ -15,6 +15,10 @@ question goes to another process:
 - a worker's memory is limited, it may not start programs, open connections or write files, and it
   is handed two texts, which it reads as LaTeX. Nothing in it evaluates text as code.
 
+`multiprocessing` and the pools built on it are not used: their fork server runs the caller's own
+script again in every worker unless it has a guard, does not serve a forked child, and a pool of
+them hands a question to any worker, not to the one that has read its texts before.
+
 The pool is one for each process. It is safe to use from several threads, and a forked child gets
 a new one of its own. This file is also the program of the process that forks: it runs as a
 script, alone, so that workers know math-verify and nothing of this package. It needs a POSIX
