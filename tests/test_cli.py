@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from casebook import cli, paths
 from casebook.case import CasebookError
+from casebook.cases.math.studies import gibberish, prompts
 from casebook.records import problems
 
-COMMANDS = ("execute", "train", "evaluate", "experiments", "nano build", "site", "hardware")
+COMMANDS = (
+    *("execute", "train", "evaluate", "experiments", "study", "nano build", "site"),
+    "hardware",
+)
 
 
 def casebook(monkeypatch, *arguments):
@@ -59,6 +63,8 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["experiments", "poker", "--seeds", "0,one"], "--seeds takes whole numbers with commas"),
         (["nano", "build", "pker"], "unknown case 'pker'"),
         (["experiments", "pker"], "unknown case 'pker'"),
+        (["study", "ranks"], "unknown study 'ranks': known are exploration, rewards, baseline"),
+        (["study", "forms", "--data-dir", "nowhere"], "there is no such folder"),
         (["evaluate", "--case", "pker"], "unknown case 'pker'"),
         (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
@@ -213,6 +219,26 @@ def test_no_shots_is_the_prompt_of_the_training(monkeypatch):
     replace(monkeypatch, "evaluation", "evaluate_to_record", stand_in)
     assert casebook(monkeypatch, "evaluate", "--case", "poker", "--shots", "0") == 0
     assert asked == ["poker", None, None, "test", None, 8, 0, None]
+
+
+def test_a_study_writes_its_record(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    monkeypatch.setattr(prompts, "record", lambda: {"limits": [1]})
+    assert casebook(monkeypatch, "study", "prompts") == 0
+    file = tmp_path / "math" / "data" / "prompts.json"
+    assert capsys.readouterr().out.strip() == str(file)
+    assert json.loads(file.read_text())["limits"] == [1]
+
+
+def test_a_study_of_runs_is_given_them_and_the_base(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    replace(monkeypatch, "experiments", "finished_runs", lambda case: {case: {}})
+    models = replace(monkeypatch, "models", "load_base", lambda settings: settings)
+    models.read_settings = lambda case, profile: (case, profile)
+    monkeypatch.setattr(gibberish, "record", lambda runs, base: {"given": [runs, base]})
+    assert casebook(monkeypatch, "study", "gibberish") == 0
+    file = tmp_path / "math" / "data" / "gibberish.json"
+    assert json.loads(file.read_text())["given"] == [{"math": {}}, ["math", "nano"]]
 
 
 def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):

@@ -245,6 +245,30 @@ def replay(
     raise typer.Exit(code)
 
 
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="Name of the study, as in results/CASE/data/NAME.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Make the committed record of a study anew: results/CASE/data/NAME.json.
+
+    Most studies need the real problem sets; one reads the runs that `casebook experiments` left.
+    """
+    _use_data(data_dir)
+    from casebook.case import check_name
+    from casebook.records import studies
+
+    check_name("study", name, studies.STUDIES)
+    case, _, of_runs = studies.STUDIES[name]
+    given: tuple = ()
+    if of_runs:  # torch comes with these
+        from casebook import models
+        from casebook.experiments import finished_runs
+
+        given = finished_runs(case), models.load_base(models.read_settings(case, "nano"))
+    _say(str(studies.write(name, *given)))
+
+
 @nano.command()
 def build(
     case: Annotated[str, typer.Argument(help="Name of the case.")],

@@ -6,9 +6,9 @@ from math import sqrt
 import pytest
 
 from casebook.cases.gsm8k.rewards import REWARDS
-from casebook.cases.gsm8k.studies import baselines, errors, exploration
+from casebook.cases.gsm8k.studies import baselines, errors
 from casebook.experiments import read_arms
-from casebook.records import figures_at, load_claims, problems
+from casebook.records import figures_at, load_claims, problems, studies
 
 CLAIMS = {row["id"]: row for row in load_claims("gsm8k")}
 BEFORE, AFTER = baselines.counts(0), baselines.counts(1)
@@ -192,7 +192,7 @@ def test_what_is_generated_is_called_so():
 
 
 def test_what_the_record_of_the_exploration_says():
-    found = exploration.read_record()
+    found = studies.read("exploration")
     splits, difficulty = found["splits"], found["difficulty"]
     area = [f"{splits[name]['value']:.2f}" for name in ("vectors", "control")]
     assert area == ["0.51", "0.63"]

@@ -2,7 +2,6 @@ import json
 import math
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 
 from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import exploration
-from casebook.records import problems
+from casebook.records import problems, studies
+from casebook.records.files import plain
 
 THINGS = ("pens", "books", "trees", "miles", "hours", "cats", "chairs", "years", "eggs", "coins")
 
@@ -315,55 +315,31 @@ def test_steps_drawn_at_random_are_not_foreseen():
 # Record, export, template
 
 
-def test_a_record_holds_numbers_and_names_but_no_problem(found, tmp_path):
+def test_a_record_holds_numbers_and_names_but_no_problem(found):
     found.frame.attrs["provenance"] = [{"source": "toy"}]
-    path = tmp_path / "exploration.json"
-    exploration.write_json(path, found.record())
-    text = path.read_text()
-    assert exploration.read_record(path)["topics"] == json.loads(json.dumps(found.topics))
+    text = json.dumps(plain(found.record()))
+    assert json.loads(text)["topics"] == json.loads(json.dumps(found.topics))
     assert not any(question in text for question in found.frame["question"])
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"answers": {}}'])
-def test_a_missing_or_broken_record_says_how_to_make_it(content, tmp_path):
-    path = tmp_path / "exploration.json"
-    if content is not None:
-        path.write_text(content)
-    command = r"python -m casebook\.cases\.gsm8k\.studies\.exploration"
-    with pytest.raises(CasebookError, match=command):
-        exploration.read_record(path)
-
-
 def test_the_committed_record_is_of_the_pinned_set_and_small():
-    record = exploration.read_record()
+    record = studies.read("exploration")
     pinned = problems.SETS["gsm8k"]
     assert {p["split"]: p["checksum"] for p in record["provenance"]} == dict(pinned.checksums)
     assert {s: facts["rows"] for s, facts in record["answers"].items()} == dict(pinned.rows)
-    assert record["code"] == exploration.code_mark()
-    assert exploration.RECORD.stat().st_size < 60_000
+    assert studies.path("exploration").stat().st_size < 60_000
 
 
 def test_the_committed_record_is_what_the_real_problems_give():
     if not problems.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    record = exploration.read_record()
+    record = studies.read("exploration")
     live = exploration.Exploration(exploration.real_problems())
     assert record["answers"] == live.answers
     assert record["leaks"] == live.leaks
     assert record["steps"]["difference"] == pytest.approx(live.steps["difference"])
     total = pd.DataFrame(live.answers).sum(axis=1)
     assert (total["commas"], total["negative"], total["rows"]) == (93, 5, 8792)
-
-
-def test_code_counts_for_the_record_and_its_words_do_not(monkeypatch, tmp_path):
-    before = exploration.code_mark()
-    copy = tmp_path / "exploration.py"
-    code = Path(exploration.__file__).read_text()
-    monkeypatch.setattr(exploration, "__file__", str(copy))
-    copy.write_text("# a comment\n" + code.replace('"""What a set', '"""How a set'))
-    assert exploration.code_mark() == before
-    copy.write_text(code.replace("SHINGLE = 4", "SHINGLE = 5"))
-    assert exploration.code_mark() != before
 
 
 def test_the_projector_gets_as_many_lines_as_questions(found, tmp_path):

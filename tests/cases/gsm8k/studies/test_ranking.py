@@ -15,13 +15,12 @@ from casebook.cases.gsm8k.studies.ranking import (
     limits,
     merits,
     payments,
-    read_record,
     readings,
     rendered,
     study,
     wrong_pairs,
 )
-from casebook.records import problems
+from casebook.records import problems, studies
 
 SOLUTION = "3 boxes hold 3*4=<<3*4=12>>12 pens.\nWith 5 more he has 12+5=<<12+5=17>>17.\n#### 17"
 
@@ -144,28 +143,18 @@ def test_real_problems_that_are_not_there_are_not_replaced(monkeypatch):
 # The committed record
 
 
-def test_the_record_is_of_the_real_problems_and_of_this_code():
-    found = read_record()
+def test_the_record_is_of_the_real_problems():
+    found = studies.read("rewards")
     assert [source["rows"] for source in found["provenance"]] == [7473, 1319]
     assert all(source["checksum"] for source in found["provenance"])
-    assert found["code"] == ranking.code_mark()
     assert found["readings"]["right"] == found["readings"]["solutions"] == 8792
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"defects": {}}'])
-def test_a_record_that_is_not_there_or_not_whole_is_named(tmp_path, content):
-    path = tmp_path / "rewards.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(CasebookError, match=r"no record of the real problems .*ranking makes it"):
-        read_record(path)
 
 
 def test_the_record_comes_out_the_same_from_the_real_problems():
     if not problems.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
     again = study(ranking.rows(real=True))
-    kept = read_record()
+    kept = studies.read("rewards")
     assert again["ways"] == kept["ways"]
     assert again["defects"] == kept["defects"]
     assert again["fixed"]["pairs"] == kept["fixed"]["pairs"]

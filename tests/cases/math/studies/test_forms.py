@@ -8,18 +8,16 @@ from hypothesis import strategies as st
 from casebook import CasebookError
 from casebook.cases.math.studies.forms import (
     KINDS,
-    RECORD,
     WRITINGS,
     describe,
     figures,
     kind_of,
     missed,
     paid,
-    read_figures,
     writings,
 )
 from casebook.cases.math.verify import equivalent
-from casebook.records import problems
+from casebook.records import problems, studies
 
 REWARDS = ("exact", "documentation", "equivalence")
 
@@ -126,18 +124,11 @@ def test_figures_without_problems_are_the_committed_ones(monkeypatch):
     monkeypatch.delenv(problems.VARIABLE, raising=False)
     found, live = figures()
     assert not live
-    assert found == read_figures(RECORD)
-
-
-def test_a_record_that_is_not_there_is_a_sentence(tmp_path):
-    (tmp_path / "torn.json").write_text('{"a": ')
-    for name in ("none.json", "torn.json"):
-        with pytest.raises(CasebookError, match=f"no record {name} that can be read"):
-            read_figures(tmp_path / name)
+    assert found == studies.read("forms")
 
 
 def test_the_record_holds_numbers_of_all_500_answers():
-    found = read_figures(RECORD)
+    found = studies.read("forms")
     assert found["provenance"]["checksum"] == problems.SETS["math500"].checksums["test"]
     assert sum(found["kinds"].values()) == found["provenance"]["rows"] == 500
     assert set(found["by_writing"]) == set(WRITINGS)
@@ -168,7 +159,9 @@ def test_every_writing_of_a_real_answer_means_the_same(math500):
 
 
 def test_the_record_is_what_the_real_answers_give(math500):
-    assert describe(math500) == read_figures(RECORD)
+    kept = studies.read("forms")
+    del kept["code"]
+    assert describe(math500) == kept
 
 
 def test_describe_asks_where_its_problems_came_from():

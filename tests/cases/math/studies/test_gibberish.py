@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from casebook import paths
 from casebook.case import CasebookError
 from casebook.cases.math.studies import gibberish
 from casebook.cases.math.studies.gibberish import (
@@ -34,6 +35,7 @@ from casebook.cases.math.studies.gibberish import (
     surprise,
     unseen,
 )
+from casebook.records import studies, write_json
 from casebook.training import Run
 
 CORPUS = ["the sum of 3 and 4 is 7", "so x = 5 and the answer is 12"]
@@ -384,22 +386,18 @@ def test_a_range_of_no_reading_is_an_error():
 # The record
 
 
-def test_signs_survive_being_written_and_read(run, tmp_path):
+def test_signs_survive_being_written_and_read(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
     signs = of_run(run, KNOWN)
-    path = tmp_path / "gibberish.json"
     kept = {"hot": {"0": {"signs": gibberish._by_step(signs)}}}
-    path.write_text(json.dumps({"arms": kept}))
-    read = recorded(path)["hot"][0]
+    write_json(studies.path("gibberish"), {"arms": kept, "code": {}, "provenance": {}})
+    read = recorded()["hot"][0]
     pd.testing.assert_frame_equal(read, signs, check_names=False, rtol=1e-3)
 
 
-def test_no_record_is_no_arms_and_a_damaged_one_is_a_sentence(tmp_path):
-    assert recorded(tmp_path / "none.json") == {}
-    for text in ("{", "[]", '{"arms": []}', "{}"):
-        path = tmp_path / "damaged.json"
-        path.write_text(text)
-        with pytest.raises(CasebookError, match="make it again"):
-            recorded(path)
+def test_no_record_is_no_arms(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    assert recorded() == {}
 
 
 def test_a_record_needs_runs():

@@ -7,8 +7,7 @@ the third, the rules of `RULES` take a number from the question, or do one thing
 and the best of them is chosen on the training problems and judged on the test problems.
 
 The figures of the real problems are kept in `results/gsm8k/data/baseline.json`, because the
-problems are not part of the casebook: `python -m casebook.cases.gsm8k.studies.baselines` writes
-it anew.
+problems are not part of the casebook: `casebook study baseline` writes it anew.
 """
 
 import re
@@ -21,14 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from casebook import paths
 from casebook.case import CasebookError
-from casebook.cases.gsm8k import reading, rewards
+from casebook.cases.gsm8k import rewards
 from casebook.cases.gsm8k.studies import errors
-from casebook.records import problems, source_mark, write_json
+from casebook.records import problems
 from casebook.stats import Figure, mean_interval
 
-RECORD = paths.RESULTS / "gsm8k" / "data" / "baseline.json"
 # The source's two tables: metric -> (its value before RL, after 300 steps, its maximum).
 TABLE: Mapping[str, tuple[float, float, float]] = {
     "hard correctness": (0.287, 0.785, 1.0),
@@ -236,7 +233,7 @@ def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def describe() -> dict[str, Any]:
+def record() -> dict[str, Any]:
     """The figures of the real problems; numbers only.
 
     Raises:
@@ -247,7 +244,6 @@ def describe() -> dict[str, Any]:
     golds = list(sheets["test"]["gold"])
     return {
         "provenance": {split: problems.provenance(frame) for split, frame in frames.items()},
-        "code": code_mark(),
         "golds": {
             "rows": len(golds),
             "with a comma": sum("," in gold for gold in golds),
@@ -258,11 +254,6 @@ def describe() -> dict[str, Any]:
         "shots": shot_lengths(frames["train"]),
         "taxonomy": errors.probe(list(frames["test"]["answer"])),
     }
-
-
-def code_mark() -> str:
-    """A hash of the code that makes the record."""
-    return source_mark(__file__, errors.__file__, reading.__file__, rewards.__file__)
 
 
 def sheet(frame: pd.DataFrame) -> pd.DataFrame:
@@ -306,8 +297,3 @@ def shot_lengths(train: pd.DataFrame, shots: Sequence[int] = (0, 5, 8)) -> dict[
             "characters": sum(len(text) for text in chosen),
         }
     return found
-
-
-if __name__ == "__main__":
-    write_json(RECORD, describe())
-    print(f"written: {RECORD.relative_to(paths.ROOT)}")

@@ -9,10 +9,9 @@ is a training question with other numbers.
 
 `Exploration` computes all of it, a part at a time, for any table of problems. What it found in
 the real sets is kept in `results/gsm8k/data/exploration.json`, numbers only, because the problems
-are not part of the casebook: `python -m casebook.cases.gsm8k.studies.exploration` writes it anew.
+are not part of the casebook: `casebook study exploration` writes it anew.
 """
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -24,15 +23,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from casebook import paths
 from casebook.case import CasebookError, load_case
-from casebook.records import problems, source_mark, write_json
+from casebook.records import problems
 from casebook.stats import Figure
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-RECORD = paths.RESULTS / "gsm8k" / "data" / "exploration.json"
 SPLITS = ("train", "test")
 DIMENSIONS = 100  # of the vectors: where 8,792 questions stop gaining much from one more
 CLUSTERS = 12
@@ -623,7 +620,6 @@ class Exploration:
         """All parts, and where the problems came from; numbers and cluster names only."""
         return {
             "provenance": self.frame.attrs["provenance"],
-            "code": code_mark(),
             "seed": self.seed,
             "embedding": self.embedding.made_by,
             **{part: getattr(self, part) for part in PARTS},
@@ -633,27 +629,13 @@ class Exploration:
 PARTS = ("answers", "steps", "leaks", "topics", "map", "splits", "difficulty")
 
 
-def read_record(path: str | os.PathLike = RECORD) -> dict[str, Any]:
-    """The committed record of the real problems.
+def record() -> dict[str, Any]:
+    """All parts of the real problems.
 
     Raises:
-        CasebookError: there is none, or it is not whole.
+        CasebookError: as `real_problems`.
     """
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        record = None
-    if not isinstance(record, dict) or not set(PARTS) <= set(record):
-        raise CasebookError(
-            f"there is no record of the real problems at {path}: "
-            "python -m casebook.cases.gsm8k.studies.exploration makes it from them"
-        )
-    return record
-
-
-def code_mark() -> str:
-    """A hash of the code that makes the record."""
-    return source_mark(__file__, problems.__file__)
+    return Exploration(real_problems()).record()
 
 
 # For the Embedding Projector
@@ -700,8 +682,3 @@ def llama_text(messages: Sequence[Mapping[str, str]], date: str = "26 Jul 2024")
         for turn in turns
     )
     return f"<|begin_of_text|>{text}<|start_header_id|>assistant<|end_header_id|>\n\n"
-
-
-if __name__ == "__main__":
-    write_json(RECORD, Exploration(real_problems()).record())
-    print(RECORD.relative_to(paths.ROOT))

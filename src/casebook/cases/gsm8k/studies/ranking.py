@@ -8,27 +8,20 @@ by construction and not by another reader's verdict.
 
 The ways are as frequent here as we made them; what a model writes is in notebooks 31 and 32. The
 problems are the real ones where they are at hand. What was found in them is kept in
-`results/gsm8k/data/rewards.json`, numbers only: `python -m casebook.cases.gsm8k.studies.ranking`
-writes it anew.
+`results/gsm8k/data/rewards.json`, numbers only: `casebook study rewards` writes it anew.
 """
 
-import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from casebook import paths
-from casebook.case import CasebookError
 from casebook.cases.gsm8k import data, reading, rewards
-from casebook.records import problems, source_mark, write_json
+from casebook.records import problems
 
-RECORD = paths.RESULTS / "gsm8k" / "data" / "rewards.json"
 PARTS = ("correctness", "soft_correctness", "integer", "strict_format", "soft_format", "xml_count")
 SAME = 1e-6  # payments that differ by no more are the same
 PROBLEMS = 1_500  # rendered in every way: the test set, or as many generated ones
@@ -316,36 +309,7 @@ def record() -> dict[str, Any]:
     solutions = [solution for frame in frames for solution in frame["answer"]]
     return {
         "provenance": [problems.provenance(frame) for frame in frames],
-        "code": code_mark(),
         "readings": readings(solutions),
         "all": limits([solution.rpartition("####")[2].strip() for solution in solutions]),
         **study(rows(real=True)),
     }
-
-
-def read_record(path: str | os.PathLike = RECORD) -> dict[str, Any]:
-    """The committed record of the real problems.
-
-    Raises:
-        CasebookError: there is none, or it is not whole.
-    """
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or not {"defects", "readings", *rewards.FORMS} <= set(found):
-        raise CasebookError(
-            f"there is no record of the real problems at {path}: "
-            "python -m casebook.cases.gsm8k.studies.ranking makes it from them"
-        )
-    return found
-
-
-def code_mark() -> str:
-    """A hash of the code that makes the record."""
-    return source_mark(__file__, reading.__file__, rewards.__file__)
-
-
-if __name__ == "__main__":
-    write_json(RECORD, record())
-    print(RECORD.relative_to(paths.ROOT))

@@ -6,27 +6,20 @@ an answer in LaTeX and returns the same answer written otherwise, or `None` wher
 apply. They are things a solver does without a thought (`\dfrac` for `\frac`, a slash, a decimal,
 no space after a comma, no unit), and nothing far-fetched: 5 is left as 5.
 
-    python -m casebook.cases.math.studies.forms     # writes results/math/data/forms.json
-
-makes the committed record from the real problems; it holds numbers only.
+`casebook study forms` makes the committed record, `results/math/data/forms.json`, from the real
+problems; it holds numbers only.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from casebook import paths
-from casebook.case import CasebookError
 from casebook.cases.math.rewards import exact_match
 from casebook.cases.math.verify import equivalent
-from casebook.records import problems, write_json
-
-RECORD = paths.RESULTS / "math" / "data" / "forms.json"
+from casebook.records import problems, studies
 
 _FRACTION = re.compile(r"(-?)\\[dt]?frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d))")
 _UNIT = re.compile(
@@ -238,8 +231,17 @@ def describe(frame: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+def record(data_dir: str | None = None) -> dict[str, Any]:
+    """The figures of the real answers.
+
+    Raises:
+        CasebookError: they are not in the data folder.
+    """
+    return describe(problems.read("math500", "test", data_dir=data_dir))
+
+
 def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
-    """What `describe` finds, and whether it was found just now or read from the record.
+    """The figures of the real answers, and whether they were found just now or are the record's.
 
     Args:
         data_dir: the folder of real problem sets; by default `$CASEBOOK_DATA_DIR`.
@@ -248,25 +250,5 @@ def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
         CasebookError: neither the problems nor the record are there.
     """
     if problems.available("math500", data_dir=data_dir):
-        return describe(problems.read("math500", "test", data_dir=data_dir)), True
-    return read_figures(RECORD), False
-
-
-def read_figures(path: Path) -> dict[str, Any]:
-    """A committed record of figures about real problems.
-
-    Raises:
-        CasebookError: there is none that can be read.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CasebookError(
-            f"there is no record {path.name} that can be read, and {problems.VARIABLE} names no "
-            "folder with the real problems to make it from"
-        ) from error
-
-
-if __name__ == "__main__":
-    write_json(RECORD, describe(problems.read("math500", "test")))
-    print(f"wrote {RECORD.relative_to(paths.ROOT)}")
+        return record(data_dir), True
+    return studies.read("forms"), False

@@ -16,22 +16,19 @@ that are written down before anything is measured: what counts as a fall and wha
 """
 
 import functools
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from casebook import paths
 from casebook.case import CasebookError, load_case
-from casebook.records import digest, provenance, source_mark, write_json
+from casebook.records import digest, provenance, studies
 from casebook.rewards import completion_text, repetition_penalty
 
 # A tag, a LaTeX command, a word, a whole number, or any one mark.
@@ -55,7 +52,6 @@ ARMS = (
 HEALTHY = "grpo"  # the arm whose runs say what is healthy
 COLLAPSED = ("hot",)  # arms of which the record keeps texts, too
 KEPT = 2  # completions the record keeps of a step, all of different prompts
-RECORD = paths.RESULTS / "math" / "data" / "gibberish.json"
 
 
 @dataclass(frozen=True)
@@ -446,7 +442,7 @@ def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
 
 
 def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict[str, Any]:
-    """Read the signs of finished runs, and write them to `RECORD`.
+    """Read the signs of finished runs.
 
     All texts in it are the embedded model's, about generated problems.
 
@@ -457,7 +453,7 @@ def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict
 
     Returns:
         `arms` -> seed -> `signs` (name -> readings by step), `texts` of the collapsed ones, and
-        the run's `settings` as a hash; `problems`, `code` and `provenance`.
+        the run's `settings` as a hash; `problems` and `provenance`.
 
     Raises:
         CasebookError: no finished run.
@@ -473,24 +469,22 @@ def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict
             kept["signs"] = _by_step(of_run(run, known, base))
             kept |= {"texts": excerpts(run.completions())} if arm in COLLAPSED else {}
             written.setdefault(arm, {})[str(seed)] = kept
-    content = {
-        "made_by": "casebook.cases.math.studies.gibberish.record()",
+    return {
+        "made_by": studies.command("gibberish"),
         "problems": "generated",
-        "code": source_mark(__file__),
         "arms": written,
         "provenance": provenance(),
     }
-    write_json(RECORD, content)
-    return content
 
 
-def recorded(path: str | Path | None = None) -> dict[str, dict[int, pd.DataFrame]]:
+def recorded() -> dict[str, dict[int, pd.DataFrame]]:
     """The committed signs: arm -> seed -> frame as `of_run` gives it; empty without a record.
 
     Raises:
         CasebookError: the record is damaged.
     """
-    content = _read(path)
+    if not studies.path("gibberish").exists():
+        return {}
     return {
         arm: {
             int(seed): pd.DataFrame(
@@ -503,7 +497,7 @@ def recorded(path: str | Path | None = None) -> dict[str, dict[int, pd.DataFrame
             )
             for seed, kept in seeds.items()
         }
-        for arm, seeds in content.get("arms", {}).items()
+        for arm, seeds in studies.read("gibberish")["arms"].items()
     }
 
 
@@ -557,16 +551,3 @@ def _by_step(signs: pd.DataFrame) -> dict[str, dict[str, float]]:
         for name, readings in signs.items()
         if readings.notna().any()
     }
-
-
-def _read(path: str | Path | None) -> dict[str, Any]:
-    path = Path(path or RECORD)
-    if not path.exists():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content["arms"], dict):
-            raise TypeError("arms")
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CasebookError(f"{path} is no record of signs: make it again") from error
-    return content

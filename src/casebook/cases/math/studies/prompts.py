@@ -8,11 +8,10 @@ ends in the middle, before its box. Nothing announces either of them.
 Tokens are counted here without a tokenizer: words, numbers, LaTeX commands and single signs. A
 language model's tokenizer gives other numbers; which part goes first does not depend on it.
 
-    python -m casebook.cases.math.studies.prompts     # writes results/math/data/prompts.json
-
-makes the committed record from the real problems; it holds numbers only. Of Allen AI's prompt sets
-there is no copy to measure: the prompts measured are of their shape (solved examples, then the
-problem, in one user message), put together from GSM8K and MATH-500.
+`casebook study prompts` makes the committed record, `results/math/data/prompts.json`, from the
+real problems; it holds numbers only. Of Allen AI's prompt sets there is no copy to measure: the
+prompts measured are of their shape (solved examples, then the problem, in one user message), put
+together from GSM8K and MATH-500.
 """
 
 import re
@@ -23,12 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from casebook import paths
 from casebook.case import CasebookError
-from casebook.cases.math.studies.forms import read_figures
-from casebook.records import problems, write_json
+from casebook.records import problems, studies
 
-RECORD = paths.RESULTS / "math" / "data" / "prompts.json"
 TOKEN = re.compile(r"\\?[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 LIMITS = (128, 256, 512, 768, 1024, 2048)
 OPENING = "<|user|>\n"  # of Tulu 3's chat template
@@ -178,8 +174,18 @@ def describe(math500: pd.DataFrame, gsm8k: pd.DataFrame | None = None) -> dict[s
     return found
 
 
+def record(data_dir: str | None = None) -> dict[str, Any]:
+    """The figures of the real problems.
+
+    Raises:
+        CasebookError: one of the two sets is not in the data folder.
+    """
+    math500 = problems.read("math500", "test", data_dir=data_dir)
+    return describe(math500, problems.read("gsm8k", "train", data_dir=data_dir))
+
+
 def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
-    """What `describe` finds, and whether it was found just now or read from the record.
+    """The figures of the real problems, and whether they were found just now or are the record's.
 
     Args:
         data_dir: the folder of real problem sets; by default `$CASEBOOK_DATA_DIR`.
@@ -188,11 +194,5 @@ def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
         CasebookError: neither the problems nor the record are there.
     """
     if all(problems.available(name, data_dir=data_dir) for name in SHOTS):
-        math500 = problems.read("math500", "test", data_dir=data_dir)
-        return describe(math500, problems.read("gsm8k", "train", data_dir=data_dir)), True
-    return read_figures(RECORD), False
-
-
-if __name__ == "__main__":
-    write_json(RECORD, figures()[0])
-    print(f"wrote {RECORD.relative_to(paths.ROOT)}")
+        return record(data_dir), True
+    return studies.read("prompts"), False

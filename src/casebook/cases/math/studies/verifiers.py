@@ -14,12 +14,17 @@ published so far differ in where they look and in what they forgive:
 
 All but the library's two are written anew from these descriptions. `compare` scores them on
 labelled pairs; `own_pairs` are the casebook's, `math500_pairs` come from a data set's solutions.
+`casebook study verifiers` makes the committed record, `results/math/data/verifiers.json`; it holds
+numbers only. Its times depend on the machine and on what else ran there, and no test relies on
+them.
 """
 
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -27,10 +32,9 @@ from casebook import paths
 from casebook.case import CasebookError
 from casebook.cases.math import verify, worker
 from casebook.cases.math.verify import equivalent, last_boxed
+from casebook.records import problems, provenance
 
 PAIRS = paths.DATA / "math" / "pairs.csv"
-RECORD = paths.RESULTS / "math" / "data" / "verifiers.json"
-COMMAND = "python benchmarks/verify.py --data-dir FOLDER"
 
 Verifier = Callable[[str, str], bool]
 
@@ -265,6 +269,62 @@ def hostile_times() -> pd.DataFrame:
         end = time.perf_counter()
         rows[name] = {"paid": paid or paid_as_gold, "first": middle - start, "second": end - middle}
     return pd.DataFrame(rows).T.astype({"paid": bool, "first": float, "second": float})
+
+
+def record() -> dict[str, Any]:
+    """The six verifiers on the casebook's pairs, on MATH-500's, and on the hostile texts.
+
+    Raises:
+        CasebookError: the real problems are not in a folder that was named.
+    """
+    frame = problems.read("math500", "test")
+    verify.prepare()
+    own = own_pairs()
+    said, seconds = verdicts(own)
+    wrong = said.ne(own["equivalent"], axis=0)
+    missed, paid = wrong[own["equivalent"]], wrong[~own["equivalent"]]
+    real = compare(math500_pairs(frame))
+    times = hostile_times()
+    return {
+        "benchmark": "verify",
+        "own": {
+            "table": summary(own["equivalent"], said, seconds).to_dict("index"),
+            "equivalent_by_kind": own.groupby("kind")["equivalent"].sum().to_dict(),
+            "missed_by_kind": missed.groupby(own["kind"]).sum().to_dict(),
+            "different_by_kind": (~own["equivalent"]).groupby(own["kind"]).sum().to_dict(),
+            "wrongly_paid_by_kind": paid.groupby(own["kind"]).sum().to_dict(),
+        },
+        "math500": {
+            "table": real.to_dict("index"),
+            "subjects": frame["subject"].value_counts().to_dict(),
+            "levels": {str(k): v for k, v in frame["level"].value_counts().items()},
+            "forms": dict(Counter(frame["answer"].map(form))),
+            "set": problems.provenance(frame),
+        },
+        "hostile": {
+            "texts": len(HOSTILE),
+            "paid": int(times["paid"].sum()),
+            "seconds": times[["first", "second"]].max(axis=1).to_dict(),
+            "limit": verify.TIMEOUT,
+        },
+        "provenance": provenance(),
+    }
+
+
+def form(answer: str) -> str:
+    """A rough form of an answer, by what stands in it."""
+    for name, mark in (("matrix", "matrix"), ("text", r"\text"), ("text", r"\mbox")):
+        if mark in answer:
+            return name
+    if answer.lstrip("-").replace(",", "").replace(r"\!", "").replace(" ", "").isdigit():
+        return "whole number"
+    if "(" in answer or "[" in answer or r"\{" in answer:
+        return "tuple, interval or set"
+    if "," in answer:
+        return "list"
+    if r"\frac" in answer or r"\dfrac" in answer:
+        return "fraction"
+    return "decimal" if answer.replace(".", "", 1).isdigit() else "expression"
 
 
 def _in_box(text: str) -> str:

@@ -1,0 +1,139 @@
+"""Records of studies: figures that no training is behind, counted once and committed.
+
+The real problem sets are no part of the casebook, and run folders are not either. What a study
+found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems, and
+`casebook study NAME` makes it anew. Beside its figures a record has `code`: the hashes of the
+modules that decide them. `study_line` says when one of those has changed since, and `read` says it
+on every page that shows the figures.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from casebook import paths
+from casebook.case import CasebookError, check_name
+from casebook.records.files import write_json
+from casebook.records.identity import module_hashes
+
+
+class Study(NamedTuple):
+    """Who makes a record.
+
+    Attributes:
+        case: the case it belongs to.
+        modules: those of the case whose code decides the figures; `record()` of the first
+            makes them.
+        of_runs: `record` is given the case's finished runs and its base model.
+    """
+
+    case: str
+    modules: tuple[str, ...]
+    of_runs: bool = False
+
+
+STUDIES: Mapping[str, Study] = {
+    "exploration": Study("gsm8k", ("studies.exploration",)),
+    "rewards": Study("gsm8k", ("studies.ranking", "reading", "rewards")),
+    "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", "reading", "rewards")),
+    "forms": Study("math", ("studies.forms", "rewards", "verify", "worker")),
+    "prompts": Study("math", ("studies.prompts",)),
+    "verifiers": Study("math", ("studies.verifiers", "verify", "worker")),
+    "gibberish": Study("math", ("studies.gibberish",), of_runs=True),
+}
+
+_PRINTED: set[str] = set()
+
+
+def command(name: str) -> str:
+    """What makes a record anew, for a page or a sentence that lacks it."""
+    study = STUDIES[name]
+    return f"casebook {f'experiments {study.case} && casebook ' * study.of_runs}study {name}"
+
+
+def path(name: str) -> Path:
+    """Where a study's record is kept.
+
+    Raises:
+        UnknownName: there is no such study; the message lists those there are.
+    """
+    check_name("study", name, STUDIES)
+    return paths.RESULTS / STUDIES[name].case / "data" / f"{name}.json"
+
+
+def read(name: str, say: Callable[[str], None] = print) -> dict[str, Any]:
+    """The committed record of a study.
+
+    Args:
+        name: one of `STUDIES`.
+        say: called with `study_line`, if there is one; it is printed once a process.
+
+    Raises:
+        CasebookError: unknown study; there is no record, or none that can be read.
+    """
+    record = _read(name)
+    if (line := _line(name, record)) and (say is not print or line not in _PRINTED):
+        _PRINTED.add(line)
+        say(line)
+    return record
+
+
+def study_line(name: str) -> str:
+    """One line that says which code has changed since a record was made; empty if none has.
+
+    Raises:
+        CasebookError: as `read`.
+    """
+    return _line(name, _read(name))
+
+
+def write(name: str, *given: Any) -> Path:
+    """Make a study's record anew; its path.
+
+    Args:
+        name: one of `STUDIES`.
+        given: what its `record` asks for: runs and base model, where it is `of_runs`.
+
+    Raises:
+        CasebookError: unknown study; the problems or runs that it needs are not there.
+    """
+    file = path(name)
+    content = _maker(name).record(*given)
+    write_json(file, {**content, "code": module_hashes(_modules(name))})
+    return file
+
+
+def _read(name: str) -> dict[str, Any]:
+    file = path(name)
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        record = None
+    whole = isinstance(record, dict) and "provenance" in record
+    if not whole or not isinstance(record.get("code"), dict):
+        raise CasebookError(
+            f"there is no record of a study at {file} that can be read: {command(name)} makes it"
+        )
+    return record
+
+
+def _line(name: str, record: Mapping[str, Any]) -> str:
+    now = module_hashes(_modules(name))
+    changed = [module for module, mark in now.items() if record["code"].get(module) != mark]
+    if not changed:
+        return ""
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    which = f"{STUDIES[name].case}/{name}"
+    return f"Not current. replay due ({changed[0]} changed{more}): {which}; {command(name)}."
+
+
+def _modules(name: str) -> list[str]:
+    study = STUDIES[name]
+    return [f"casebook.cases.{study.case}.{module}" for module in study.modules]
+
+
+def _maker(name: str) -> ModuleType:
+    return import_module(_modules(name)[0])
