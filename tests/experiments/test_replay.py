@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from casebook import paths
 from casebook.case import CasebookError
 from casebook.experiments import replay
-from casebook.records import committed_completions, identity, read_record, write_json
+from casebook.records import committed_completions, freshness, read_record, write_json
 from casebook.records.provenance import machine, provenance
 
 ROOT = Path(__file__).parents[2]
@@ -124,10 +124,10 @@ def test_a_replay_is_written_down_and_the_record_is_not(recorded):
     result = run_and_stamp(path)
     assert (result.verdict, result.largest_difference) == ("reproduces", 0.0)
     assert path.read_bytes() == before
-    kept = identity.read_replays("poker")["arms"]["nano/grpo"]
+    kept = freshness.read_replays("poker")["arms"]["nano/grpo"]
     assert kept["reference"] == {"rows": "first seen"}
     assert kept["machine"] == machine()
-    assert identity.state(RECORD) == "current"
+    assert freshness.state(RECORD) == "current"
 
 
 def test_a_difference_is_written_down_and_shown(recorded):
@@ -137,7 +137,7 @@ def test_a_difference_is_written_down_and_shown(recorded):
     assert result.verdict == "differs"
     assert result.largest_difference == pytest.approx(0.2)
     assert str(result.first_difference) == "before/value: recorded 0.5, replayed 0.7"
-    assert identity.state(RECORD) == "differs"
+    assert freshness.state(RECORD) == "differs"
 
 
 def test_a_record_that_was_edited_differs_however_often_it_is_replayed(recorded):
@@ -147,7 +147,7 @@ def test_a_record_that_was_edited_differs_however_often_it_is_replayed(recorded)
     write_json(path, RECORD | {"before": FIGURE | {"high": 0.61}})
     for _ in range(2):
         assert run_and_stamp(path).verdict == "differs"
-        assert identity.state(read_record(path)) == "differs"
+        assert freshness.state(read_record(path)) == "differs"
     write_json(path, RECORD)
     outcome["before"] = FIGURE
     assert run_and_stamp(path).verdict == "reproduces"
@@ -159,7 +159,7 @@ def test_what_another_machine_cannot_say_is_not_written_down(recorded, monkeypat
     outcome["before"] = {"greedy_accuracy": 0.9}
     write_json(path, read_record(path) | {"before": {"greedy_accuracy": 0.1}})
     assert run_and_stamp(path).verdict == "not comparable"
-    assert identity.read_replays("poker")["arms"] == {}
+    assert freshness.read_replays("poker")["arms"] == {}
 
 
 def test_a_run_that_needs_a_gpu_is_regraded(recorded):
@@ -167,7 +167,7 @@ def test_a_run_that_needs_a_gpu_is_regraded(recorded):
     path = Path(str(path).replace("nano", "t4"))
     write_json(path, RECORD | {"profile": "t4"})
     assert run_and_stamp(path).verdict == "regraded"
-    assert identity.state(read_record(path)) == "regraded"
+    assert freshness.state(read_record(path)) == "regraded"
 
 
 # The command

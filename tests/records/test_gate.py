@@ -6,14 +6,14 @@ import nbformat
 import pytest
 
 from casebook import load_case, paths, records
-from casebook.records import gate, identity
+from casebook.records import freshness, gate
 
-PACKAGE = identity.PACKAGE
+PACKAGE = freshness.PACKAGE
 # Who may name the folder of records: the gate itself, who writes records, and who only asks
 # which files there are. Whoever shows figures goes through the gate.
 WRITERS = {
     "records/gate.py",
-    "records/identity.py",
+    "records/freshness.py",
     "experiments/arms.py",
     "experiments/replay.py",
     "execute/series.py",  # is a notebook's output older than what it read?
@@ -51,13 +51,13 @@ def edited(monkeypatch, tmp_path):
     shutil.copytree(paths.RESULTS / "poker", results / "poker")
     path = results / "poker" / "nano" / "grpo" / "seed0.json"
     record = records.read_record(path)
-    kept = identity.read_replays("poker")
+    kept = freshness.read_replays("poker")
     monkeypatch.setattr(paths, "RESULTS", results)
     monkeypatch.setattr(gate, "_PRINTED", set())
-    entry = {"content": identity.digest(record), "made": record["provenance"]["time"]}
+    entry = {"content": freshness.digest(record), "made": record["provenance"]["time"]}
     key = "nano/grpo"
     kept["arms"][key] = kept["arms"].get(key, {}) | {"records": {"0": entry}}
-    records.write_json(identity.replays_file("poker"), kept)
+    records.write_json(freshness.replays_file("poker"), kept)
     record["after"]["greedy_accuracy"]["value"] += 0.001
     records.write_json(path, record)
 

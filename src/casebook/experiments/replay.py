@@ -34,7 +34,7 @@ from casebook.case import PROFILES, CasebookError, check_name, known_cases, load
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
 from casebook.models import load_saved
-from casebook.records import identity
+from casebook.records import freshness
 from casebook.records.files import plain, read_record, write_json
 from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
@@ -157,11 +157,11 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
         record: as `read_record` gives it.
     """
     started = datetime.now(UTC)
-    known = identity.read_replays(record["case"])["arms"].get(_key(record), {})
+    known = freshness.read_replays(record["case"])["arms"].get(_key(record), {})
     kept = known.get("reference", {}) if known.get("made") == record["provenance"]["time"] else {}
     compare = _Comparer(record)
     if edited := _edited(record, known):
-        compare.exactly("the file", edited, identity.digest(record))
+        compare.exactly("the file", edited, freshness.digest(record))
     reference = _compare(record, compare, kept)
     findings = compare.found
     verdicts = {found.verdict for found in findings}
@@ -179,7 +179,7 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
         comparisons=findings,
         largest_difference=max(map(_difference, findings), default=0.0),
         reference=reference,
-        code=identity.module_hashes(identity.loaded_modules()),
+        code=freshness.module_hashes(freshness.loaded_modules()),
         seconds=(datetime.now(UTC) - started).total_seconds(),
     )
 
@@ -319,7 +319,7 @@ def _rows_digest(case: str, profile: str, seed: int, variant: str) -> dict[str, 
     digests = {}
     for split in ROW_SPLITS:
         rows = load(split, profile, seed, variant)
-        digests[split] = identity.digest({name: rows[name][:] for name in rows.column_names})
+        digests[split] = freshness.digest({name: rows[name][:] for name in rows.column_names})
     return digests
 
 
@@ -428,7 +428,7 @@ def _edited(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
     """The digest that the record had when it was last replayed, if it is another one now."""
     held = known.get("records", {}).get(str(record["seed"]))
     if held and held["made"] == record["provenance"]["time"]:
-        return held["content"] if held["content"] != identity.digest(record) else None
+        return held["content"] if held["content"] != freshness.digest(record) else None
     return None
 
 
@@ -436,17 +436,17 @@ def _stamp(result: Replay) -> None:
     """Write what a replay found; one on another kind of machine that says nothing is not kept."""
     if result.verdict == "not comparable":
         return
-    replays = identity.read_replays(result.case)
+    replays = freshness.read_replays(result.case)
     folder = paths.RESULTS / result.case / result.profile / result.arm
     records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
     record = next(record for record in records if record["seed"] == result.seed)
-    files = identity.input_files(record)
-    code, inputs = identity.digest(result.code), identity.digest(files)
+    files = freshness.input_files(record)
+    code, inputs = freshness.digest(result.code), freshness.digest(files)
     key = _key(record)
     last = replays["arms"].get(key, {})
     first = result.first_difference
     held = {
-        str(r["seed"]): {"made": r["provenance"]["time"], "content": identity.digest(r)}
+        str(r["seed"]): {"made": r["provenance"]["time"], "content": freshness.digest(r)}
         for r in records
     }
     for name, then in last.get("records", {}).items():
@@ -474,7 +474,7 @@ def _stamp(result: Replay) -> None:
     for kind in ("code", "files"):
         wanted = {arm[kind] for arm in used}
         replays[kind] = {name: value for name, value in replays[kind].items() if name in wanted}
-    write_json(identity.replays_file(result.case), replays)
+    write_json(freshness.replays_file(result.case), replays)
 
 
 def _line(result: Replay) -> str:

@@ -18,8 +18,8 @@ import yaml
 import casebook.cases
 from casebook.case import NO_ANSWER, CasebookError, check_name, known_cases, load_case
 from casebook.records.files import figure_text
+from casebook.records.freshness import state_line
 from casebook.records.gate import committed
-from casebook.records.identity import state_line
 from casebook.stats import pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])

@@ -2,7 +2,7 @@
 
 A number in a report is only as good as the way back to what made it. Each training leaves a
 record, a JSON file with its figures, its configuration and its provenance. It is never
-rewritten; whether today's code still does what it says is the question of `records.identity`.
+rewritten; whether today's code still does what it says is the question of `records.freshness`.
 """
 
 import json

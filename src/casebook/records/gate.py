@@ -12,7 +12,7 @@ import pandas as pd
 from casebook import paths
 from casebook.case import PROFILES, check_name, known_cases
 from casebook.records.files import read_record
-from casebook.records.identity import state_line
+from casebook.records.freshness import state_line
 
 COMPLETIONS = "completions.jsonl.gz"  # of the run whose adapter is committed, too
 _PRINTED: set[str] = set()
@@ -27,7 +27,7 @@ def committed(
         case: name of the case.
         profile: name of the profile.
         arm: only this arm's.
-        say: called with one line if a record is not current (`records.identity`); what is
+        say: called with one line if a record is not current (`records.freshness`); what is
             printed is printed once a process, however often a page asks.
 
     Raises:
@@ -39,8 +39,12 @@ def committed(
     folder = paths.RESULTS / case / profile
     records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
     records.sort(key=lambda record: (str(record.get("arm")), record["seed"]))
-    if (line := state_line(records)) and (say is not print or line not in _PRINTED):
+    line = state_line(records)
+    if say is print:
+        if line in _PRINTED:
+            return records
         _PRINTED.add(line)
+    if line:
         say(line)
     return records
 

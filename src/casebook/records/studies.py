@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from casebook import paths
 from casebook.case import CasebookError, check_name
 from casebook.records.files import write_json
-from casebook.records.identity import module_hashes
+from casebook.records.freshness import module_hashes
 
 
 class Study(NamedTuple):

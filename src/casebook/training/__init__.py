@@ -18,7 +18,7 @@ _MODULES = {
         *("SUPERVISED",),
     ),
     "constrained": ("ConstrainedTrainer",),
-    "identity": ("settings_mark",),
+    "origin": ("settings_mark",),
     "kl_penalty": ("KL_PENALTY", "KlPenalty"),
     "log": (
         "CURVE",

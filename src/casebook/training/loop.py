@@ -33,7 +33,7 @@ from casebook.case import CasebookError, load_case
 from casebook.models import load_policy, load_saved, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.records import provenance, write_json
-from casebook.records.identity import digest, loaded_modules, module_hashes
+from casebook.records.freshness import digest, loaded_modules, module_hashes
 from casebook.training import supervised
 from casebook.training.config import PLAIN, Config, reward_functions
 from casebook.training.constrained import ConstrainedTrainer

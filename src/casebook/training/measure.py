@@ -7,7 +7,7 @@ from casebook.case import PROFILES
 from casebook.evaluation import evaluate, perplexity
 from casebook.models import load_base
 from casebook.training.config import Config
-from casebook.training.identity import settings_mark
+from casebook.training.origin import settings_mark
 
 # The settings that decide what a base model measures.
 MEASURED = {

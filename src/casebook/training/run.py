@@ -14,7 +14,7 @@ from casebook import models, paths
 from casebook.case import CasebookError
 from casebook.records import read_record
 from casebook.training.config import Config, read_yaml
-from casebook.training.identity import NOT_OF_THE_ARM, check_origin, settings_mark, write_origin
+from casebook.training.origin import NOT_OF_THE_ARM, check_origin, settings_mark, write_origin
 
 # What decides how a run is measured, and nothing about how it is trained.
 OF_THE_TEST = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from casebook.case import CasebookError
 from casebook.records.files import read_json, write_json
-from casebook.records.identity import digest, input_files, loaded_modules, module_hashes
+from casebook.records.freshness import digest, input_files, loaded_modules, module_hashes
 from casebook.training.config import Config
 
 # Seeds, and what only concerns logging: the runs of one arm share everything else.

@@ -7,7 +7,7 @@ import pytest
 
 from casebook import paths, records
 from casebook.case import CasebookError
-from casebook.records import gate, identity
+from casebook.records import freshness, gate
 
 RECORD = {
     "case": "poker",
@@ -25,8 +25,8 @@ MODULES = ("casebook.case", "casebook.rewards", "casebook.cases.poker.rewards")
 def package(tmp_path, monkeypatch):
     """A copy of the package's code that a test may change; the modules in memory stay."""
     copy = tmp_path / "src" / "casebook"
-    shutil.copytree(identity.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(identity, "PACKAGE", copy)
+    shutil.copytree(freshness.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(freshness, "PACKAGE", copy)
     return copy
 
 
@@ -37,24 +37,24 @@ def replayed(checkout):
     model.mkdir(parents=True)
     (model / "model.safetensors").write_bytes(bytes(100))
     (model / "README.md").write_text("about the model")
-    files, code = identity.input_files(RECORD), identity.module_hashes(MODULES)
+    files, code = freshness.input_files(RECORD), freshness.module_hashes(MODULES)
     entry = {
         "verdict": "reproduces",
         "first_difference": None,
         "code": "c",
         "files": "f",
         "records": {
-            "0": {"made": RECORD["provenance"]["time"], "content": identity.digest(RECORD)}
+            "0": {"made": RECORD["provenance"]["time"], "content": freshness.digest(RECORD)}
         },
     }
     content = {"arms": {"nano/grpo": entry}, "code": {"c": code}, "files": {"f": files}}
-    records.write_json(identity.replays_file("poker"), content)
+    records.write_json(freshness.replays_file("poker"), content)
     return content
 
 
 def rewrite(content, **changes):
     content["arms"]["nano/grpo"] |= changes
-    records.write_json(identity.replays_file("poker"), content)
+    records.write_json(freshness.replays_file("poker"), content)
 
 
 def test_a_record_that_was_replayed_by_this_code_is_current(replayed):
@@ -87,7 +87,7 @@ def test_a_record_made_since_is_due_until_it_is_replayed(replayed):
 
 def test_a_record_names_the_code_that_made_it(checkout):
     modules = list(MODULES)
-    made = {"modules": modules, "digest": identity.digest(identity.module_hashes(modules))}
+    made = {"modules": modules, "digest": freshness.digest(freshness.module_hashes(modules))}
     assert records.state(RECORD | {"code": made}) == "current"
     assert records.state(RECORD | {"code": made | {"digest": "0" * 16}}) == "replay due"
 
@@ -136,15 +136,15 @@ def test_a_docstring_is_not_code_and_a_string_is(package):
     marks = []
     for more in ("'A docstring.'\n    return 5", "return 5", "return '5'"):
         path.write_text(f"{code}\n\ndef more():\n    {more}\n")
-        marks.append(identity.module_hashes(["casebook.case"])["casebook.case"])
+        marks.append(freshness.module_hashes(["casebook.case"])["casebook.case"])
     assert marks[0] == marks[1] != marks[2]
 
 
 def test_the_modules_of_a_process_are_those_it_imported_without_the_command_line():
     import casebook.cli  # noqa: F401, it must not be listed
 
-    modules = identity.loaded_modules()
-    assert {"casebook.records.identity", "casebook.case"} <= set(modules)
+    modules = freshness.loaded_modules()
+    assert {"casebook.records.freshness", "casebook.case"} <= set(modules)
     assert "casebook.cli" not in modules
     assert all(name in sys.modules for name in modules)
 
@@ -153,7 +153,7 @@ def test_the_modules_of_a_process_are_those_it_imported_without_the_command_line
     "content", ["{", "[]", '{"arms": {}}', '{"arms": 1, "code": 1, "files": 2}']
 )
 def test_a_damaged_file_of_replays_is_one_sentence(checkout, content):
-    path = identity.replays_file("poker")
+    path = freshness.replays_file("poker")
     path.parent.mkdir(parents=True)
     path.write_text(content)
     with pytest.raises(CasebookError, match=r"replays\.json is damaged"):
