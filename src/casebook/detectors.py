@@ -10,8 +10,8 @@ what would help:
 `metrics` are the logged steps in TRL's names (`Run.metrics()`; rows of `Run.validation()` may
 follow, their drift from the base is read), `completions` the recorded ones (`Run.completions()`),
 `settings` what was asked for (`Run.settings()`). Any of them may be empty or lack what a detector
-needs: then it keeps silent, because a false alarm costs trust in all the others. None changes
-what it is given, and none needs torch.
+needs: then it keeps silent, because a false alarm costs trust in all the others; a column may be
+there once, and hold anything that a log can. None changes what it is given, and none needs torch.
 
 `diagnose` asks all of `DETECTORS`; a `RunWatch` asks them while a run goes on, and lets each
 speak once.
@@ -134,7 +134,7 @@ def truncation(
     cut = newest[_numbers(newest, "truncated") > 0]
     if clipped.mean() < CLIPPED or cut.empty:
         return None
-    unanswered = float(_column(cut, "extracted").isna().mean())
+    unanswered = float(cut["extracted"].isna().mean())
     if unanswered < UNANSWERED:
         return None
     limit = settings.get("max_completion_length")
@@ -145,7 +145,7 @@ def truncation(
     )
     if _values(metrics, "completions/clipped_ratio")[0] <= clipped.mean() / 2:
         advice = "The limit was enough at the start: find what made the completions grow."
-    elif _repetition(_column(cut, "completion")).mean() >= REPEATED:
+    elif _repetition(cut["completion"]).mean() >= REPEATED:
         advice = "They repeat themselves: a longer limit would not help, rewarding an end would."
     else:
         advice = "Raise max_completion_length, or ask for less before the answer."
@@ -405,8 +405,8 @@ def _one_text(completions: pd.DataFrame) -> str | None:
     newest = _newest(completions)
     if not {"completion", "answer"} <= set(newest) or len(newest) < ENOUGH:
         return None
-    texts = _texts(newest, "completion").str.strip().value_counts(normalize=True)
-    answers = _texts(newest, "answer").value_counts(normalize=True)
+    texts = newest["completion"].map(str).str.strip().value_counts(normalize=True)
+    answers = newest["answer"].map(str).value_counts(normalize=True)
     share = texts.iloc[0]
     if share < SAME_TEXT or share < SAME_FACTOR * answers.iloc[0]:
         return None
@@ -419,7 +419,7 @@ def _repeating(completions: pd.DataFrame) -> str | None:
     newest = _newest(completions)
     if "completion" not in newest or len(newest) < ENOUGH:
         return None
-    repeated = _repetition(_column(newest, "completion")).mean()
+    repeated = _repetition(newest["completion"]).mean()
     if repeated < REPEATED:
         return None
     return f"{repeated:.0%} of the word trigrams in a completion occurred before in it"
@@ -483,25 +483,16 @@ def _finding(detector: str, metrics, completions, message: str, advice: str) -> 
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> pd.Series:
-    """A column as floats; what is no finite number is NaN."""
-    numbers = _column(frame, column)
-    plain = isinstance(numbers.dtype, np.dtype) and numbers.dtype.kind in "biuf"
-    numbers = (numbers if plain else numbers.map(_number)).astype(float)
+    """A column as floats; NaN is what is no finite number, and all of it where there is none."""
+    if column not in frame:
+        return pd.Series(np.nan, frame.index)
+    numbers = pd.to_numeric(frame[column], errors="coerce").astype(float)
     return numbers.where(np.isfinite(numbers))
 
 
-def _column(frame: pd.DataFrame, column: str) -> pd.Series:
-    """A column; the first of that name, should there be several."""
-    return frame.loc[:, frame.columns == column].iloc[:, 0]
-
-
-def _texts(frame: pd.DataFrame, column: str) -> pd.Series:
-    return _column(frame, column).map(str)  # astype would decode bytes, and fail
-
-
 def _values(frame: pd.DataFrame, column: str) -> np.ndarray:
-    """The finite numbers of a column, oldest first; none where there is no such column."""
-    return _numbers(frame, column).dropna().to_numpy() if column in frame else np.empty(0)
+    """The finite numbers of a column, oldest first."""
+    return _numbers(frame, column).dropna().to_numpy()
 
 
 def _window(metrics: pd.DataFrame, column: str) -> np.ndarray | None:
@@ -527,8 +518,6 @@ def _right_answers(completions: pd.DataFrame) -> tuple[float, float]:
 
 
 def _steps(completions: pd.DataFrame, newest: bool) -> pd.DataFrame:
-    if "step" not in completions:
-        return completions.iloc[:0]
     steps = _numbers(completions, "step")
     counts = steps.value_counts().sort_index(ascending=not newest).cumsum()
     wanted = counts.index[: int((counts < ENOUGH).sum()) + 1]
@@ -537,7 +526,7 @@ def _steps(completions: pd.DataFrame, newest: bool) -> pd.DataFrame:
 
 def _group_ids(completions: pd.DataFrame) -> np.ndarray:
     """The group of each completion: those of one prompt at one step."""
-    keys = pd.DataFrame({name: _texts(completions, name) for name in ("step", "prompt")})
+    keys = completions[["step", "prompt"]].map(str)
     return keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
 
 
@@ -549,7 +538,7 @@ def _groups(completions: pd.DataFrame) -> pd.DataFrame:
         {
             "correct": _numbers(completions, "correct") > 0,
             "reward": _numbers(completions, "reward"),
-            "text": _texts(completions, "completion"),
+            "text": completions["completion"].map(str),
             "group": _group_ids(completions),
         }
     ).dropna()
@@ -587,7 +576,7 @@ def _weights(settings: Mapping[str, Any]) -> dict[str, float] | None:
 
 def _per_step(completions: pd.DataFrame, settings: Mapping[str, Any]) -> int:
     """Completions of a step; 0 where neither a recorded step nor the settings tell."""
-    steps = _numbers(completions, "step").dropna() if "step" in completions else []
+    steps = _numbers(completions, "step").dropna()
     if len(steps):
         return int(steps.value_counts().iloc[0])
     batch = settings.get("per_device_train_batch_size", 0)

@@ -112,6 +112,15 @@ def test_only_a_newline_ends_a_line(monkeypatch, toy):
     assert len(problems.read("gsm8k", "test")) == 3
 
 
+def test_answers_that_look_like_dates_stay_as_written(monkeypatch, toy):
+    rows = [{**row, "answer": f"2020-01-0{day}"} for day, row in enumerate(ROWS, 1)]
+    marks = dict.fromkeys(("train", "test"), problems.checksum(rows, COLUMNS))
+    entry = replace(problems.SETS["gsm8k"], checksums=marks)
+    monkeypatch.setattr(problems, "SETS", {"gsm8k": entry})
+    (toy / "test.jsonl").write_text(lines(rows))
+    assert list(problems.read("gsm8k", "test")["answer"]) == [row["answer"] for row in rows]
+
+
 def test_the_folder_may_be_named_in_the_call(toy, monkeypatch):
     (toy / "test.jsonl").write_text(lines(ROWS))
     monkeypatch.delenv(problems.VARIABLE)

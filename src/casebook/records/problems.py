@@ -7,6 +7,10 @@ is read is checked: columns, types, number of rows, and a checksum over the cont
 in their order. The checksum is not of the file, so the hub's parquet and a `.jsonl` of the same
 problems agree.
 
+The files are read here and not by `datasets.load_dataset`: it takes answers that all look like
+dates for dates, makes 3 and 3.0 one type before anybody can check, says of a damaged file only
+that something failed, and leaves a copy of the problems in a cache.
+
 Nothing is fetched unless it is asked for: without a folder, `read` says how to get the problems
 and stops. The problems made by the casebook itself do not come through here. They belong to the
 cases, and are labelled `generated` wherever they appear.
