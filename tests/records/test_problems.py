@@ -217,7 +217,9 @@ def test_a_missing_file_says_how_to_fetch_it(toy):
     sentence = refused()
     assert "gsm8k/test.jsonl or gsm8k/main/test-00000-of-00001.parquet" in sentence
     assert problems.HOW in sentence
-    assert problems.HOW.split('"')[1] in (problems.paths.ROOT / "README.md").read_text()
+    said = (problems.paths.ROOT / problems.HOW.split()[0]).read_text(encoding="utf-8")
+    assert "-o gsm8k/$split.jsonl" in said
+    assert problems.SETS["gsm8k"].revision in said
 
 
 def test_without_a_folder_nothing_is_fetched(toy, monkeypatch):
