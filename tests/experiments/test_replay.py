@@ -104,16 +104,18 @@ def recorded(checkout, monkeypatch):
     write_json(path, RECORD)
     outcome = {"before": FIGURE}
 
-    def compare(record, comparer, kept):
+    def compare(record, comparer):
         comparer.tree("before", record["before"], outcome["before"])
-        return dict(kept) or {"rows": "first seen"}
 
     monkeypatch.setattr(replay, "_compare", compare)
+    monkeypatch.setattr(replay, "_reference", lambda arm: {"rows": outcome.get("rows", "seen")})
     return path, outcome
 
 
 def run_and_stamp(path):
-    result = replay.replay_record(read_record(path))
+    seed = int(path.stem.removeprefix("seed"))
+    folder = path.parent
+    result = replay._one("poker", folder.parent.name, folder.name, seed)
     replay._stamp(result)
     return result
 
@@ -125,7 +127,7 @@ def test_a_replay_is_written_down_and_the_record_is_not(recorded):
     assert (result.verdict, result.largest_difference) == ("reproduces", 0.0)
     assert path.read_bytes() == before
     kept = freshness.read_replays("poker")["arms"]["nano/grpo"]
-    assert kept["reference"] == {"rows": "first seen"}
+    assert kept["reference"] == {"rows": "seen"}
     assert kept["machine"] == machine()
     assert freshness.state(RECORD) == "current"
 
@@ -151,6 +153,26 @@ def test_a_record_that_was_edited_differs_however_often_it_is_replayed(recorded)
     write_json(path, RECORD)
     outcome["before"] = FIGURE
     assert run_and_stamp(path).verdict == "reproduces"
+
+
+def test_rows_that_are_not_what_they_were_differ_until_the_record_is_made_anew(recorded):
+    path, outcome = recorded
+    run_and_stamp(path)
+    outcome["rows"] = "others"
+    for _ in range(2):
+        result = run_and_stamp(path)
+        assert str(result.first_difference) == "reference/rows: recorded seen, replayed others"
+    write_json(path, RECORD | {"provenance": RECORD["provenance"] | {"time": "2026-02-02"}})
+    assert run_and_stamp(path).verdict == "reproduces"
+
+
+def test_an_edited_file_of_another_seed_is_found_too(recorded):
+    path, _ = recorded
+    write_json(path.with_name("seed1.json"), RECORD | {"seed": 1})
+    run_and_stamp(path)
+    write_json(path.with_name("seed1.json"), RECORD | {"seed": 1, "before": FIGURE | {"n": 99}})
+    assert run_and_stamp(path).first_difference.what == "the file of seed 1"
+    assert freshness.state(read_record(path.with_name("seed1.json"))) == "differs"
 
 
 def test_what_another_machine_cannot_say_is_not_written_down(recorded, monkeypatch):

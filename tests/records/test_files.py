@@ -202,12 +202,3 @@ def test_figures_as_text():
 
 def test_shares_end_at_nought_and_one():
     assert records.figure_text({"value": 1.0, "low": 0.99, "high": 1.01}) == "100.0 % [99.0, 100.0]"
-
-
-def test_a_mark_of_code_is_blind_to_words_and_not_to_code(tmp_path):
-    path = tmp_path / "made.py"
-    marks = []
-    for text in ('"""One."""\nx = 1\n', '"""Two."""\n# why\nx  =  1\n', "x = 2\n"):
-        path.write_text(text)
-        marks.append(records.source_mark(path))
-    assert marks[0] == marks[1] != marks[2]

@@ -7,8 +7,9 @@ reward parts of the completions. Weights, rows, configuration, rewards, graders 
 all act on these figures; a change that acts on none of them is no change of behaviour.
 
 Some of what pages rest on stands in no record: every column of the rows, the accuracy of the
-one-line rules, the findings on the recorded curve. The first replay of a record writes them down
-(`reference` in `results/<case>/replays.json`), later ones compare with that.
+one-line rules, the detectors' thresholds and what they say of the recorded curves. The first
+replay of an arm writes them down (`reference` in `results/<case>/replays.json`), later ones
+compare with that.
 
 Figures are equal to the last digit on the same kind of machine. Elsewhere greedy figures may
 differ by one row and windows of the curve by 1e-3; beyond that nothing can be said.
@@ -29,7 +30,7 @@ from typing import Any
 
 import pandas as pd
 
-from casebook import paths, training
+from casebook import detectors, paths, training
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
@@ -150,19 +151,27 @@ def replay(
     return done
 
 
-def replay_record(record: Mapping[str, Any]) -> Replay:
+def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> Replay:
     """Replay one record in this process; nothing is written.
 
     Args:
         record: as `read_record` gives it.
+        others: the records of the arm's other seeds, of which only the files are checked and
+            what the detectors say of the curves.
     """
     started = datetime.now(UTC)
+    arm = [record, *others]
     known = freshness.read_replays(record["case"])["arms"].get(_key(record), {})
-    kept = known.get("reference", {}) if known.get("made") == record["provenance"]["time"] else {}
+    # A record that was made anew begins anew.
+    kept = known.get("reference", {}) if all(_held(one, known) for one in arm) else {}
     compare = _Comparer(record)
-    if edited := _edited(record, known):
-        compare.exactly("the file", edited, freshness.digest(record))
-    reference = _compare(record, compare, kept)
+    for one in arm:
+        if held := _held(one, known):
+            compare.exactly(f"the file of seed {one['seed']}", held, freshness.digest(one))
+    reference = _reference(arm)
+    for name, value in reference.items():
+        compare.exactly(f"reference/{name}", kept.get(name, value), value)
+    _compare(record, compare)
     findings = compare.found
     verdicts = {found.verdict for found in findings}
     verdict = "reproduces" if verdicts == {"same"} else "not comparable"
@@ -178,7 +187,7 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
         verdict=verdict,
         comparisons=findings,
         largest_difference=max(map(_difference, findings), default=0.0),
-        reference=reference,
+        reference=dict(kept) or reference,
         code=freshness.module_hashes(freshness.loaded_modules()),
         seconds=(datetime.now(UTC) - started).total_seconds(),
     )
@@ -187,15 +196,12 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
 # What is compared
 
 
-def _compare(record: Mapping[str, Any], compare: "_Comparer", kept: Mapping) -> dict[str, Any]:
-    """Make all comparisons of a record; what is to be kept as a reference."""
+def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
+    """Repeat what a record says, and compare."""
     compare.tree("config", record["config"], _configured(record))
-    reference = _reference(record)
-    for name, value in reference.items():
-        compare.exactly(f"reference/{name}", kept.get(name, value), value)
     _compare_completions(record, compare)
     if _regraded(record):
-        return kept or reference
+        return
     config = _parsed(record)
     compare.tree("before", record["before"], _measured(config, None))
     with tempfile.TemporaryDirectory() as folder:
@@ -217,7 +223,6 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer", kept: Mapping) -> 
         after = dict(record["after"])
         after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
         compare.tree("after", after, _measured(config, adapter))
-    return dict(kept) or reference
 
 
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,14 +301,19 @@ def _rows_by_prompt(case: str, profile: str, seed: int, variant: str) -> dict[st
 # What no record holds
 
 
-def _reference(record: Mapping[str, Any]) -> dict[str, Any]:
-    config = record["config"]
-    case, profile = record["case"], record["profile"]
+def _reference(arm: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the records of an arm do not hold, and pages rest on."""
+    one = arm[0]
     return {
-        "rows": _rows_digest(case, profile, config["seed"], config["variant"]),
-        "rules": _rules(case),
-        "findings": _findings_on(record),
+        "rows": _rows_digest(one["case"], one["profile"], one["config"]["variant"]),
+        "rules": _rules(one["case"]),
+        "thresholds": {name: v for name, v in vars(detectors).items() if _is_threshold(name, v)},
+        "findings": {str(record["seed"]): _findings_on(record) for record in arm},
     }
+
+
+def _is_threshold(name: str, value: Any) -> bool:
+    return name.isupper() and isinstance(value, int | float)
 
 
 @functools.cache
@@ -313,12 +323,12 @@ def _rules(case: str) -> dict[str, float]:
 
 
 @functools.cache
-def _rows_digest(case: str, profile: str, seed: int, variant: str) -> dict[str, str]:
-    """Split -> hash of every column of its rows."""
+def _rows_digest(case: str, profile: str, variant: str) -> dict[str, str]:
+    """Split -> hash of every column of its rows, as seed 0 takes them."""
     load = load_case(case).load
     digests = {}
     for split in ROW_SPLITS:
-        rows = load(split, profile, seed, variant)
+        rows = load(split, profile, 0, variant)
         digests[split] = freshness.digest({name: rows[name][:] for name in rows.column_names})
     return digests
 
@@ -424,12 +434,10 @@ def _regraded(record: Mapping[str, Any]) -> bool:
     return PROFILES[record["profile"]].device == "gpu"
 
 
-def _edited(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
-    """The digest that the record had when it was last replayed, if it is another one now."""
+def _held(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
+    """The digest that this record had when its arm was last replayed; `None` if it was not."""
     held = known.get("records", {}).get(str(record["seed"]))
-    if held and held["made"] == record["provenance"]["time"]:
-        return held["content"] if held["content"] != freshness.digest(record) else None
-    return None
+    return held["content"] if held and held["made"] == record["provenance"]["time"] else None
 
 
 def _stamp(result: Replay) -> None:
@@ -510,8 +518,10 @@ def _chunks(work: list[tuple], jobs: int) -> list[list[tuple]]:
 
 
 def _one(case: str, profile: str, arm: str, seed: int) -> Replay:
-    path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
-    return replay_record(read_record(path))
+    folder = paths.RESULTS / case / profile / arm
+    records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
+    chosen = next(record for record in records if record["seed"] == seed)
+    return replay_record(chosen, [record for record in records if record is not chosen])
 
 
 def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from casebook.records.provenance import provenance  # noqa: F401
 _MODULES = {
     "gate": ("committed", "committed_completions"),
     "files": ("figure_text", "missing", "read_record", "write_json"),
-    "freshness": ("STATES", "digest", "source_mark", "state", "state_line"),
+    "freshness": ("STATES", "digest", "state", "state_line"),
     "claims": (
         *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "compared"),
         *("discrimination", "figures_at", "labels_recalled", "load_claims"),

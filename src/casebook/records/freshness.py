@@ -18,7 +18,6 @@ import ast
 import functools
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -69,15 +68,6 @@ def input_files(record: Mapping[str, Any]) -> dict[str, str]:
         if file.suffix != ".md"
     }
     return hashes | {"pins": digest(_pins())}
-
-
-def source_mark(*files: str | os.PathLike) -> str:
-    """A hash of modules' code, blind to comments, docstrings and layout: 16 hexadecimal digits.
-
-    For a record of figures that no training is behind: those of the real problem sets.
-    """
-    trees = [_syntax(ast.parse(Path(file).read_bytes())) for file in files]
-    return hashlib.sha256(json.dumps(trees).encode()).hexdigest()[:16]
 
 
 # What became of the replays
