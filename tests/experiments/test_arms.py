@@ -135,6 +135,13 @@ def test_an_arm_that_lacks_a_field_is_one_sentence(arms):
         experiments.run_experiments("poker", "smoke")
 
 
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "42"])
+def test_a_file_that_names_no_arms_is_one_sentence(arms, text):
+    arms.write_text(text)
+    with pytest.raises(CasebookError, match=r"experiments\.yaml"):
+        experiments.run_experiments("poker", "smoke")
+
+
 SHIPPED = arms_of("poker")
 
 
