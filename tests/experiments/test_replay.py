@@ -293,8 +293,8 @@ HARMFUL = {
     "wrong sign of the advantage": (
         PLAIN,
         f"{PACKAGE}/grpo.py",
-        "advantages = groups - groups.nanmean(1, keepdim=True)",
-        "advantages = groups.nanmean(1, keepdim=True) - groups",
+        "advantages = rollout.rewards - rollout.rewards.mean()",
+        "advantages = rollout.rewards.mean() - rollout.rewards",
     ),
     "another reward weight": (
         TINY,
