@@ -232,7 +232,13 @@ def replay(
     2 where it cannot run, or says nothing on this kind of machine.
     """
     from casebook.case import known_cases
-    from casebook.experiments import replay as replays
+
+    try:
+        from casebook.experiments import replay as replays
+    except ModuleNotFoundError:
+        raise  # something is not installed: `main` says what
+    except Exception as error:
+        raise CasebookError(f"nothing can be replayed, the code does not load: {error}") from error
 
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _say
     results = replays.replay(
