@@ -6,6 +6,8 @@ the right answer, *lenient* only the answer. Intervals resample prompts, never c
 eight samples of one prompt are not eight independent observations.
 """
 
+import math
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +35,7 @@ from casebook.stats import mean_interval, pass_at_k
 
 BATCH = 256  # completions generated together
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
-OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the text that `perplexity` reads
+OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the corpus's text
 EXAMPLE_TOKENS = 256  # room for one solved example of a word problem; few have more
 
 
@@ -358,27 +360,42 @@ def evaluate_to_record(
     }
 
 
-def perplexity(model: Any, tokenizer: Any, case: str | Case, seed: int = OTHER_TEXT) -> dict:
-    """How well a model still predicts its corpus, fresh draws of it.
+def other_prompt_perplexity(
+    model: Any, tokenizer: Any, case: str | Case, profile: str = "nano", variant: str | None = None
+) -> dict[str, float] | None:
+    """How well a model still predicts its corpus where another prompt is asked than the trained.
 
-    The prompt it was trained on is among them, with the faults it has unlearned. What it lost
-    elsewhere is `experiments.other_prompt_perplexity`, which the committed records keep instead.
+    What a policy unlearns of the trained prompt is its task; what it loses elsewhere is drift.
+
+    Args:
+        profile: of the training.
+        variant: the prompt that is trained, whose texts do not count.
 
     Returns:
-        The perplexity a token over `OTHER_ROWS` demonstrations, as a figure with its interval.
+        The perplexity a token over those of `OTHER_ROWS` demonstrations, with its interval over
+        texts; `None` where all of them ask the trained prompt.
     """
     case = load_case(case) if isinstance(case, str) else case
-    rows = list(islice(case.demonstrations(seed), OTHER_ROWS))
+    ending = _ending(case.load("validation", profile, variant=variant)["prompt"])
+    rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
+    rows = [row for row in rows if not row["prompt"].endswith(ending)]
+    if not rows:
+        return None
     end = [tokenizer.eos_token_id]
     batch = [
         (tokenizer(r["prompt"]).input_ids, tokenizer(r["completion"]).input_ids + end * r["ends"])
         for r in rows
     ]
-    with _measuring(model, seed):
+    with _measuring(model, OTHER_TEXT):
         logps, mask = token_logps(model, batch)
-    surprise = (-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True)
-    figure = mean_interval(surprise)
-    return figure | {end: float(np.exp(figure[end])) for end in ("value", "low", "high")}
+    figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
+    return figure | {name: math.exp(figure[name]) for name in ("value", "low", "high")}
+
+
+def _ending(prompts: Sequence[str]) -> str:
+    """What all prompts of a variant end with after the part that differs from row to row."""
+    backwards = [prompt[::-1] for prompt in prompts]
+    return os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths
 
 
 @contextmanager

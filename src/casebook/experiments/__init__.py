@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-_MODULES = {"arms": ("finished_runs", "other_prompt_perplexity", "read_arms", "run_experiments")}
+_MODULES = {"arms": ("finished_runs", "read_arms", "run_experiments")}
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = sorted(_HOME)

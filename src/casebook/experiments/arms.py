@@ -6,13 +6,10 @@ where it was. A record is never rewritten: what is there is kept, unless it is a
 """
 
 import itertools
-import math
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,14 +20,10 @@ import yaml
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, load_case
 from casebook.detectors import RunWatch
-from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, token_logps
-from casebook.models import load_base, load_saved
 from casebook.records import provenance, read_record, write_json
 from casebook.records.files import plain
 from casebook.records.gate import COMPLETIONS
-from casebook.stats import mean_interval
 from casebook.training import (
-    CURVE_WINDOW,
     WATCH_EVERY,
     Config,
     Run,
@@ -40,8 +33,6 @@ from casebook.training import (
 )
 
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
-OTHER = "other_prompt_perplexity"
-LENGTH = ("completions/mean_length", "completions/clipped_ratio")
 DIGITS = 6  # of a committed completion's reward
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 
@@ -157,11 +148,7 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
         return path, f"{arm}, seed {seed}: there already"
     run = train(config, _folder(config, arm), resume=True)
     record = run.record() | {"arm": arm}
-    record["curve"] |= more_of_the_curve(run)
     record["findings"] = findings(run)
-    for when, source in (("before", config.model_name_or_path), ("after", run.adapter)):
-        record[when].pop("other_text_perplexity", None)  # it counts the trained prompt as well
-        record[when][OTHER] = other_prompt_perplexity(config, source)
     write_json(path, record)
     if (arm, seed) == (ADAPTER_ARM, 0):
         # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
@@ -193,15 +180,6 @@ def write_completions(completions: pd.DataFrame, path: Path) -> None:
     )
 
 
-def more_of_the_curve(run: Run) -> dict[str, list[float]]:
-    """The parts of the reward and the completions' length, over the same windows of steps."""
-    metrics = run.metrics()
-    windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
-    parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
-    names = [*parts, *(name for name in LENGTH if name in metrics)]
-    return {name: windows[name].mean().round(4).tolist() for name in names}
-
-
 def findings(run: Run) -> list[dict[str, Any]]:
     """What the detectors said while the run went on, and at which step: the watch, once more."""
     watch, completions = RunWatch(run.settings()), run.completions()
@@ -210,49 +188,3 @@ def findings(run: Run) -> list[dict[str, Any]]:
         written = completions[completions["step"] <= step] if len(completions) else completions
         watch.look(metrics[metrics["step"] <= step], written)
     return [{"detector": finding.detector, "step": finding.step} for finding in watch.findings]
-
-
-def other_prompt_perplexity(config: Config, source: str | Path) -> dict[str, float] | None:
-    """How well a model still predicts its corpus where another prompt is asked than the trained.
-
-    What a policy unlearns of the trained prompt is its task; what it loses elsewhere is drift.
-
-    Args:
-        config: of the training.
-        source: a saved policy's folder, or the name of the base model.
-
-    Returns:
-        The perplexity a token, with its interval over texts; `None` where the corpus knows the
-        trained prompt only, or there is no corpus.
-    """
-    case = load_case(config.case)
-    if not PROFILES[config.profile].embedded:
-        return None
-    rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
-    ending = _ending(case.load("validation", config.profile, variant=config.variant))
-    rows = [row for row in rows if not row["prompt"].endswith(ending)]
-    if not rows:
-        return None
-    if isinstance(source, Path):
-        model, tokenizer, _ = load_saved(source)
-    else:
-        model, tokenizer = load_base(config.settings | {"fast_inference": False})
-    end = [tokenizer.eos_token_id]
-    logps, mask = token_logps(
-        model.eval(),
-        [
-            (
-                tokenizer(r["prompt"]).input_ids,
-                tokenizer(r["completion"]).input_ids + end * r["ends"],
-            )
-            for r in rows
-        ],
-    )
-    figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
-    return figure | {end: math.exp(figure[end]) for end in ("value", "low", "high")}
-
-
-def _ending(rows: Any) -> str:
-    """What all prompts of a variant end with after the part that differs from row to row."""
-    backwards = [row["prompt"][::-1] for row in rows]
-    return os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths

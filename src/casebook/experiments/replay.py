@@ -16,7 +16,6 @@ differ by one row and windows of the curve by 1e-3; beyond that nothing can be s
 """
 
 import functools
-import json
 import math
 import tempfile
 import threading
@@ -203,12 +202,12 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     if _regraded(record):
         return
     config = _parsed(record)
-    compare.tree("before", record["before"], _measured(config, None))
+    compare.tree("before", record["before"], plain(training.measure_base(config)))
     with tempfile.TemporaryDirectory() as folder:
         run = training.first_steps(config, Path(folder) / "run", STEPS)
         validation = run.validation().round(4).to_dict("list")
-        windows = training.curve(run.metrics()) | arms.more_of_the_curve(run)
-        findings = arms.findings(run)
+        windows = training.curve(run.metrics())
+        findings, written = arms.findings(run), run.completions()
     steps = record["validation"].get("step", [])
     early = [i for i, step in enumerate(steps) if step <= STEPS]
     recorded = {name: [values[i] for i in early] for name, values in record["validation"].items()}
@@ -218,11 +217,15 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     if "findings" in record:
         early = [found for found in record["findings"] if found["step"] <= STEPS]
         compare.exactly(f"findings to step {STEPS}", early, findings)
+    kept = _kept_completions(record)
+    if len(kept):
+        _compare_written(kept[kept["step"] <= STEPS], written, compare)
     adapter = paths.RESULTS / record["case"] / record["profile"] / "adapter"
-    if (record["arm"], record["seed"]) == (arms.ADAPTER_ARM, 0) and adapter.is_dir():
+    if _is_kept(record) and adapter.is_dir():
         after = dict(record["after"])
         after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
-        compare.tree("after", after, _measured(config, adapter))
+        measured = training.measure_test(config, *load_saved(adapter)[:2])
+        compare.tree("after", after, plain(measured))
 
 
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,30 +244,30 @@ def _parsed(record: Mapping[str, Any]) -> Any:
     return training.read_config((record["case"], record["profile"]), record["config"])
 
 
-def _measured(config: Any, adapter: Path | None) -> dict[str, Any]:
-    """The test figures of a base model, or of a committed adapter; arms share those of a base."""
-    settings = {name: config.settings.get(name) for name in sorted(training.MEASURED)}
-    key = json.dumps([settings, str(adapter)])
-    if key not in _FIGURES:
-        base = config.settings["model_name_or_path"]
-        if adapter:
-            figures = training.measure_test(config, *load_saved(adapter)[:2])
-        else:
-            figures = dict(training.measure_base(config))
-        figures.pop("other_text_perplexity", None)
-        other = arms.other_prompt_perplexity(config, adapter or base)
-        _FIGURES[key] = plain(figures | {arms.OTHER: other})
-    return _FIGURES[key]
+def _is_kept(record: Mapping[str, Any]) -> bool:
+    """Whether this is the run whose adapter and completions are committed."""
+    return (record["arm"], record["seed"]) == (arms.ADAPTER_ARM, 0)
 
 
-_FIGURES: dict[str, dict[str, Any]] = {}
+def _kept_completions(record: Mapping[str, Any]) -> pd.DataFrame:
+    """The committed completions of this run; an empty frame where it is another."""
+    if not _is_kept(record):
+        return pd.DataFrame()
+    return committed_completions(record["case"], record["profile"])
+
+
+def _compare_written(kept: pd.DataFrame, written: pd.DataFrame, compare: "_Comparer") -> None:
+    """Compare what the first steps wrote, earned and were told: texts, rewards, advantages."""
+    for name in ("completion", "reward", "advantage"):
+        today = written[name].tolist()
+        if name != "completion":
+            today = [round(value, DIGITS) for value in today]
+        compare.tree(f"written/{name}", kept[name].tolist(), today)
 
 
 def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> None:
     """Grade the committed completions of this run again, and pay them again."""
-    if (record["arm"], record["seed"]) != (arms.ADAPTER_ARM, 0):
-        return
-    written = committed_completions(record["case"], record["profile"])
+    written = _kept_completions(record)
     if written.empty:
         return
     variant = record["config"]["variant"]

@@ -48,6 +48,13 @@ def module_hashes(names: Iterable[str]) -> dict[str, str]:
     return {name: _module_hash(name) for name in sorted(names)}
 
 
+def code_of(record: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
+    """What a new record says of its making: the `modules` that ran, and one digest of their code
+    and of the files that the run read."""
+    made_by = [module_hashes(modules), input_files(record)]
+    return {"modules": list(modules), "digest": digest(made_by)}
+
+
 def loaded_modules() -> list[str]:
     """The package's modules that this process has imported, without the command line's own."""
     names = (name for name in sys.modules if name.split(".")[0] == PACKAGE.name)
@@ -127,7 +134,7 @@ def _judged(record: Mapping[str, Any]) -> tuple[str, str]:
     if replayed and last["verdict"] == "differs":
         return "differs", last["first_difference"]
     made = record.get("code")
-    if made and digest(module_hashes(made["modules"])) == made["digest"]:
+    if made and made == code_of(record, made["modules"]):
         return "current", ""
     if not replayed:
         return "replay due", "made since the last replay" if last else "never replayed"

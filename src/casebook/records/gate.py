@@ -18,6 +18,14 @@ COMPLETIONS = "completions.jsonl.gz"  # of the run whose adapter is committed, t
 _PRINTED: set[str] = set()
 
 
+def tell(line: str, say: Callable[[str], None] = print) -> None:
+    """Say a line, if there is one; what is printed is printed once a process."""
+    if line and not (say is print and line in _PRINTED):
+        say(line)
+        if say is print:
+            _PRINTED.add(line)
+
+
 def committed(
     case: str, profile: str, arm: str | None = None, say: Callable[[str], None] = print
 ) -> list[dict[str, Any]]:
@@ -39,13 +47,7 @@ def committed(
     folder = paths.RESULTS / case / profile
     records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
     records.sort(key=lambda record: (str(record.get("arm")), record["seed"]))
-    line = state_line(records)
-    if say is print:
-        if line in _PRINTED:
-            return records
-        _PRINTED.add(line)
-    if line:
-        say(line)
+    tell(state_line(records), say)
     return records
 
 

@@ -18,6 +18,7 @@ from casebook import paths
 from casebook.case import CasebookError, check_name
 from casebook.records.files import write_json
 from casebook.records.freshness import module_hashes
+from casebook.records.gate import tell
 
 
 class Study(NamedTuple):
@@ -44,8 +45,6 @@ STUDIES: Mapping[str, Study] = {
     "verifiers": Study("math", ("studies.verifiers", "verify", "worker")),
     "gibberish": Study("math", ("studies.gibberish",), of_runs=True),
 }
-
-_PRINTED: set[str] = set()
 
 
 def command(name: str) -> str:
@@ -75,9 +74,7 @@ def read(name: str, say: Callable[[str], None] = print) -> dict[str, Any]:
         CasebookError: unknown study; there is no record, or none that can be read.
     """
     record = _read(name)
-    if (line := _line(name, record)) and (say is not print or line not in _PRINTED):
-        _PRINTED.add(line)
-        say(line)
+    tell(_line(name, record), say)
     return record
 
 

@@ -7,17 +7,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from transformers import TrainerCallback
 
 from casebook.case import load_case
 from casebook.detectors import RunWatch
 from casebook.evaluation import evaluate
+from casebook.grpo import group_advantages
 from casebook.training.config import Config
 from casebook.training.progress import Progress
 from casebook.training.run import Run, read_lines
 
 CURVE, CURVE_WINDOW = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl"), 8
+CURVE += ("completions/mean_length", "completions/clipped_ratio")
 WATCH_EVERY = 8  # steps between two looks of the detectors
 
 
@@ -112,21 +115,18 @@ class CompletionLog:
         table.to_parquet(part, index=False)
         os.replace(part, self.folder / f"train_{step:05d}.parquet")
 
-    def _advantages(self, table: pd.DataFrame) -> pd.Series:
+    def _advantages(self, table: pd.DataFrame) -> np.ndarray:
         """The advantages that TRL computes from these rewards."""
         if self.each_part_scaled:
             parts = (
                 self._scaled(table[f"reward/{n}"], "group") * w for n, w in self.weights.items()
             )
             total = sum(parts)
-            return (total - total.mean()) / (total.std() + 1e-4)
+            return (total - total.mean()) / (total.std(ddof=1) + 1e-4)
         return self._scaled(table["reward"], self.scale)
 
-    def _scaled(self, rewards: pd.Series, scale: str) -> pd.Series:
-        groups = rewards.groupby(rewards.index // self.group_size)
-        centred = rewards - groups.transform("mean")
-        spread = {"group": groups.transform("std"), "batch": rewards.std(), "none": 1.0}
-        return centred / (spread[scale] + 1e-4 * (scale != "none"))
+    def _scaled(self, rewards: pd.Series, scale: str) -> np.ndarray:
+        return group_advantages(rewards.to_numpy(float), self.group_size, scale).numpy()
 
 
 class WatchCallback(TrainerCallback):
@@ -217,9 +217,13 @@ class RunCallback(TrainerCallback):
 
 
 def curve(metrics: pd.DataFrame) -> dict[str, list[float]]:
-    """What a record keeps of the logged steps: means over windows of CURVE_WINDOW."""
+    """What a record keeps of the logged steps: means over windows of CURVE_WINDOW.
+
+    The reward, its parts, the completions' length, and what else is in `CURVE`.
+    """
     windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
-    columns = {n: windows[n].mean().round(4).tolist() for n in CURVE if n in metrics}
+    parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
+    columns = {n: windows[n].mean().round(4).tolist() for n in (*CURVE, *parts) if n in metrics}
     return {"step": windows["step"].max().tolist(), **columns}
 
 

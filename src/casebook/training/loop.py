@@ -33,7 +33,7 @@ from casebook.case import CasebookError, load_case
 from casebook.models import load_policy, load_saved, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.records import provenance, write_json
-from casebook.records.freshness import digest, loaded_modules, module_hashes
+from casebook.records.freshness import code_of, loaded_modules
 from casebook.training import supervised
 from casebook.training.config import PLAIN, Config, reward_functions
 from casebook.training.constrained import ConstrainedTrainer
@@ -120,34 +120,31 @@ def _train(run: Run, config: Config) -> Run:
     torch.cuda.empty_cache()  # does nothing without a GPU
     measuring = time.perf_counter()
     before = measure_base(config)
-    modules = loaded_modules()
     after = measure_test(config, *load_saved(run.adapter)[:2])
     if "kl_from_base" in validation:
         after["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
-    write_json(
-        run.path / "record.json",
-        {
-            "case": config.case,
-            "profile": config.profile,
-            "arm": None,
-            "seed": config.seed,
-            "config": config.settings,
-            "code": {"modules": modules, "digest": digest(module_hashes(modules))},
-            "provenance": provenance(),
-            "steps": int(metrics["step"].max()),
-            "rows_dropped": dropped,
-            **samples,
-            "train_seconds": round(train_seconds, 1),
-            "measure_seconds": round(time.perf_counter() - measuring, 1),
-            "samples_per_second": round(samples["samples"] / train_seconds, 2),
-            "peak_memory_mb": peak_mb(),
-            "curve": curve(metrics),
-            "validation": validation.round(4).to_dict("list"),
-            "adapter_largest_change": models.largest_change(run.adapter),
-            "before": before,
-            "after": after,
-        },
-    )
+    record = {
+        "case": config.case,
+        "profile": config.profile,
+        "arm": None,
+        "seed": config.seed,
+        "config": config.settings,
+        "provenance": provenance(),
+        "steps": int(metrics["step"].max()),
+        "rows_dropped": dropped,
+        **samples,
+        "train_seconds": round(train_seconds, 1),
+        "measure_seconds": round(time.perf_counter() - measuring, 1),
+        "samples_per_second": round(samples["samples"] / train_seconds, 2),
+        "peak_memory_mb": peak_mb(),
+        "curve": curve(metrics),
+        "validation": validation.round(4).to_dict("list"),
+        "adapter_largest_change": models.largest_change(run.adapter),
+        "before": before,
+        "after": after,
+    }
+    record["code"] = code_of(record, loaded_modules())
+    write_json(run.path / "record.json", record)
     return run
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from casebook.case import PROFILES
-from casebook.evaluation import evaluate, perplexity
+from casebook.evaluation import evaluate, other_prompt_perplexity
 from casebook.models import load_base
 from casebook.training.config import Config
 from casebook.training.origin import settings_mark
@@ -56,5 +56,7 @@ def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
             for name, changes in config.also_evaluate.items()
         }
     if PROFILES[config.profile].embedded:
-        figures["other_text_perplexity"] = perplexity(model, tokenizer, config.case)
+        figures["other_prompt_perplexity"] = other_prompt_perplexity(
+            model, tokenizer, config.case, config.profile, config.variant
+        )
     return figures
