@@ -126,7 +126,7 @@ class CompletionLog:
         return self._scaled(table["reward"], self.scale)
 
     def _scaled(self, rewards: pd.Series, scale: str) -> np.ndarray:
-        return group_advantages(rewards.to_numpy(float), self.group_size, scale).numpy()
+        return group_advantages(rewards.to_numpy(float, copy=True), self.group_size, scale).numpy()
 
 
 class WatchCallback(TrainerCallback):
