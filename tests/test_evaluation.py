@@ -248,30 +248,44 @@ def test_greedy_completions_are_no_samples():
 def test_a_model_is_less_surprised_by_its_corpus_than_an_untrained_one(base, monkeypatch):
     monkeypatch.setattr(evaluation, "OTHER_ROWS", 32)
     model, tokenizer = base
-    trained = evaluation.perplexity(model, tokenizer, "poker")
+    trained = evaluation.other_prompt_perplexity(model, tokenizer, "poker")
     torch.manual_seed(0)
     untrained = LlamaForCausalLM(LlamaConfig.from_pretrained(model.config.name_or_path))
-    ignorant = evaluation.perplexity(untrained.eval(), tokenizer, "poker")
+    ignorant = evaluation.other_prompt_perplexity(untrained.eval(), tokenizer, "poker")
     assert 1 < trained["value"] < ignorant["low"]
     assert ignorant["value"] == pytest.approx(len(tokenizer), rel=0.5)  # any token is as likely
     assert trained["low"] < trained["value"] < trained["high"]
-    assert trained["n"] == 32
+    assert 0 < trained["n"] < 32
 
 
-def test_the_other_text_is_the_same_each_time_and_another_by_another_seed(base, monkeypatch):
-    monkeypatch.setattr(evaluation, "OTHER_ROWS", 8)
-    figures = [evaluation.perplexity(*base, "poker", seed=seed)["value"] for seed in (1, 1, 2)]
-    assert figures[0] == figures[1] != figures[2]
+def test_drift_is_read_from_the_prompt_that_was_not_trained(base):
+    counts = {
+        variant: evaluation.other_prompt_perplexity(*base, "poker", variant=variant)["n"]
+        for variant in ("reason", "label")
+    }
+    assert sum(counts.values()) == evaluation.OTHER_ROWS
+    assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
+    assert load_case("poker").skills.keys() == counts.keys()
+
+
+def test_the_end_of_a_prompt_is_what_all_rows_share():
+    prompts = [f"Hand: {hand}\nAnswer:" for hand in ("2H 3D", "AS KC")]
+    assert evaluation._ending(prompts) == "\nAnswer:"
+
+
+def test_a_corpus_that_asks_the_trained_prompt_only_has_no_other_text(base, monkeypatch):
+    monkeypatch.setattr(evaluation, "_ending", lambda prompts: "")
+    assert evaluation.other_prompt_perplexity(*base, "poker") is None
 
 
 def test_reading_other_text_leaves_mode_and_random_numbers_alone(base, monkeypatch):
-    monkeypatch.setattr(evaluation, "OTHER_ROWS", 2)
+    monkeypatch.setattr(evaluation, "OTHER_ROWS", 16)
     model, tokenizer = base
     model.train()
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    evaluation.perplexity(model, tokenizer, "poker")
+    evaluation.other_prompt_perplexity(model, tokenizer, "poker")
     assert torch.equal(torch.rand(3), expected)
     assert model.training
     model.eval()

@@ -46,7 +46,6 @@ def test_records_are_made_once(arms, tmp_path):
     for when in ("before", "after"):
         figures = read_record(written[0])[when]
         assert figures["other_prompt_perplexity"]["value"] >= 1
-        assert "other_text_perplexity" not in figures
     curve = read_record(written[0])["curve"]
     assert len(curve["completions/mean_length"]) == len(curve["rewards/correct/mean"]) == 1
     lines.clear()
@@ -167,30 +166,3 @@ def test_arms_of_the_label_prompt_are_rewarded_and_measured_as_such(name):
     for kwargs in overrides["reward_kwargs"].values():
         assert kwargs["variant"] == "label"
     assert set(overrides["also_evaluate"]) == {"source", "trie", "free"}
-
-
-def test_drift_is_read_from_the_prompt_that_was_not_trained(monkeypatch):
-    from casebook import load_case
-    from casebook.training import read_config
-
-    seen = []
-
-    def token_logps(model, batch):
-        seen.append(len(batch))
-        return real(model, batch)
-
-    real = module.token_logps
-    monkeypatch.setattr(module, "token_logps", token_logps)
-    counts = {}
-    for variant in ("reason", "label"):
-        config = read_config(("poker", "smoke"), {"variant": variant})
-        experiments.other_prompt_perplexity(config, config.model_name_or_path)
-        counts[variant] = seen.pop()
-    assert sum(counts.values()) == module.OTHER_ROWS
-    assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
-    assert load_case("poker").skills.keys() == counts.keys()
-
-
-def test_the_end_of_a_prompt_is_what_all_rows_share():
-    rows = [{"prompt": f"Hand: {hand}\nAnswer:"} for hand in ("2H 3D", "AS KC")]
-    assert module._ending(rows) == "\nAnswer:"

@@ -296,6 +296,12 @@ HARMFUL = {
         "advantages = rollout.rewards - rollout.rewards.mean()",
         "advantages = rollout.rewards.mean() - rollout.rewards",
     ),
+    "wrong sign of a group's advantage": (
+        ("gsm8k", "grpo"),
+        f"{PACKAGE}/grpo.py",
+        "advantages = groups - groups.nanmean(1, keepdim=True)",
+        "advantages = groups.nanmean(1, keepdim=True) - groups",
+    ),
     "another reward weight": (
         TINY,
         *("configs/gsm8k/nano.yaml", "reward_weights: [1.0,", "reward_weights: [2.0,"),
@@ -320,9 +326,9 @@ HARMFUL = {
     ),
     "twice the perplexity of other prompts": (
         TINY,
-        f"{PACKAGE}/experiments/arms.py",
-        "return figure | {end: math.exp(figure[end])",
-        "return figure | {end: 2 * math.exp(figure[end])",
+        f"{PACKAGE}/evaluation.py",
+        "return figure | {name: math.exp(figure[name])",
+        "return figure | {name: 2 * math.exp(figure[name])",
     ),
     "other values in the rows": (
         PARCELS,

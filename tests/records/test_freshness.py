@@ -87,9 +87,13 @@ def test_a_record_made_since_is_due_until_it_is_replayed(replayed):
 
 def test_a_record_names_the_code_that_made_it(checkout):
     modules = list(MODULES)
-    made = {"modules": modules, "digest": freshness.digest(freshness.module_hashes(modules))}
+    made = freshness.code_of(RECORD, modules)
     assert records.state(RECORD | {"code": made}) == "current"
     assert records.state(RECORD | {"code": made | {"digest": "0" * 16}}) == "replay due"
+    model = checkout / "data" / "nano" / "poker"
+    model.mkdir(parents=True)
+    (model / "model.safetensors").write_bytes(b"other weights")
+    assert records.state(RECORD | {"code": made}) == "replay due"
 
 
 def test_what_cannot_be_trained_again_is_regraded(replayed):

@@ -308,7 +308,7 @@ def test_every_method_leaves_a_whole_record(other):
     assert (record["steps"], record["samples"]) == (2, 2 * 16)
     assert record["adapter_largest_change"] > 0
     for when in ("before", "after"):
-        for name in ("greedy_accuracy", "sampled_accuracy", "other_text_perplexity"):
+        for name in ("greedy_accuracy", "sampled_accuracy", "other_prompt_perplexity"):
             figure = record[when][name]
             assert figure["low"] <= figure["value"] <= figure["high"]
     assert "kl_from_base" in record["after"]
