@@ -2,6 +2,8 @@
 
 import base64
 import json
+import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -25,6 +27,42 @@ p^G + (1-p)^G &= \Pr[\text{no gradient}]
 
 Go to [the rewards](11_poker_rewards.ipynb), [a file](../configs/poker/nano.yaml) or
 [the start](00_start_here.ipynb)."""
+
+
+class RenderedPage(HTMLParser):
+    """What an HTML page would fetch, its ids, its anchors, and the alternatives of its images."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.fetched, self.ids, self.anchors, self.alts, self.tags = [], [], [], [], []
+        text = path.read_text(encoding="utf-8")
+        self.feed(text)
+        self.fetched += re.findall(r"@import\s+\S+|url\(\s*['\"]?(https?:[^)]+)", text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.tags.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag == "a":
+            self.anchors.append(values.get("href") or "")
+        elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
+            self.fetched.append(values["href"])
+        elif tag in ("script", "img", "iframe", "source", "video") and "src" in values:
+            self.fetched.append(values["src"])
+        if tag == "img":
+            self.alts.append(values.get("alt"))
+
+    @property
+    def external(self) -> list[str]:
+        """Of what it would fetch, what lies on another machine."""
+        return [address for address in self.fetched if re.match(r"(https?:)?//", address)]
+
+
+@pytest.fixture(scope="session")
+def rendered():
+    """Reads an HTML page: `rendered(path)`."""
+    return RenderedPage
 
 
 def _picture(tmp_path: Path) -> str:

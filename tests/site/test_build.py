@@ -4,8 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
@@ -15,35 +13,6 @@ from casebook import paths, records, site
 from casebook.case import CasebookError, known_cases
 from casebook.site import build
 from casebook.site.pages import read_pages
-
-
-class Page(HTMLParser):
-    """What an HTML page would fetch, its ids, its anchors, and the alternatives of its images."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.fetched, self.ids, self.anchors, self.alts, self.tags = [], [], [], [], []
-        text = path.read_text(encoding="utf-8")
-        self.feed(text)
-        self.fetched += re.findall(r"@import\s+\S+|url\(\s*['\"]?(https?:[^)]+)", text)
-
-    def handle_starttag(self, tag, attributes):
-        values = dict(attributes)
-        self.tags.append(tag)
-        if "id" in values:
-            self.ids.append(values["id"])
-        if tag == "a":
-            self.anchors.append(values.get("href") or "")
-        elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
-            self.fetched.append(values["href"])
-        elif tag in ("script", "img", "iframe", "source", "video") and "src" in values:
-            self.fetched.append(values["src"])
-        if tag == "img":
-            self.alts.append(values.get("alt"))
-
-
-def external(addresses: list[str]) -> list[str]:
-    return [address for address in addresses if re.match(r"(https?:)?//", address)]
 
 
 @pytest.fixture
@@ -102,7 +71,7 @@ def test_what_is_not_installed_is_named(series, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_site_is_whole_and_fetches_nothing(reports):
+def test_the_site_is_whole_and_fetches_nothing(reports, rendered):
     pages = sorted(reports.glob("*.html"))
     assert {
         "index",
@@ -115,8 +84,8 @@ def test_the_site_is_whole_and_fetches_nothing(reports):
         "results",
     } <= {path.stem for path in pages}
     for path in pages:
-        page = Page(path)
-        assert not external(page.fetched), path.name
+        page = rendered(path)
+        assert not page.external, path.name
         for address in page.fetched + page.anchors:
             local = unquote(address.split("#")[0].split("?")[0])
             if local and not re.match(r"[a-z]+:|//", local):
@@ -153,12 +122,12 @@ def test_a_second_build_writes_only_what_changed(series, run):
 
 
 @pytest.mark.slow
-def test_a_configured_address_brings_colab_buttons(series):
+def test_a_configured_address_brings_colab_buttons(series, rendered):
     project = series / "pyproject.toml"
     address = 'repository = "https://github.com/example/casebook"'
     project.write_text(re.sub(r"(?m)^repository = .*$", address, project.read_text()))
     site.build_site()
-    anchors = Page(paths.REPORTS / "10_poker_oracle.html").anchors
+    anchors = rendered(paths.REPORTS / "10_poker_oracle.html").anchors
     colab = [anchor for anchor in anchors if "colab" in anchor]
     assert colab == [
         "https://colab.research.google.com/github/example/casebook/blob/main/notebooks/"

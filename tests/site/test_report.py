@@ -1,8 +1,6 @@
 """The single-file report of a case: all of it inside one file, as the site renders it."""
 
 import re
-from html.parser import HTMLParser
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -15,44 +13,15 @@ from casebook.site.pages import Page as NotebookPage
 pytestmark = pytest.mark.slow  # Sphinx renders the pages once
 
 
-class Page(HTMLParser):
-    """What an HTML page would fetch, its ids, its anchors, and the alternatives of its images."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.fetched, self.ids, self.anchors, self.alts, self.tags = [], [], [], [], []
-        text = path.read_text(encoding="utf-8")
-        self.feed(text)
-        self.fetched += re.findall(r"@import\s+\S+|url\(\s*['\"]?(https?:[^)]+)", text)
-
-    def handle_starttag(self, tag, attributes):
-        values = dict(attributes)
-        self.tags.append(tag)
-        if "id" in values:
-            self.ids.append(values["id"])
-        if tag == "a":
-            self.anchors.append(values.get("href") or "")
-        elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
-            self.fetched.append(values["href"])
-        elif tag in ("script", "img", "iframe", "source", "video") and "src" in values:
-            self.fetched.append(values["src"])
-        if tag == "img":
-            self.alts.append(values.get("alt"))
-
-
-def external(addresses: list[str]) -> list[str]:
-    return [address for address in addresses if re.match(r"(https?:)?//", address)]
-
-
 @pytest.fixture
 def path(reports):
     return reports / "poker.html"
 
 
-def test_a_report_is_one_file_that_fetches_nothing(path):
-    page = Page(path)
+def test_a_report_is_one_file_that_fetches_nothing(path, rendered):
+    page = rendered(path)
     assert [address[:5] for address in page.fetched] == ["data:"] * 2
-    assert not external(page.fetched)
+    assert not page.external
     assert len(page.ids) == len(set(page.ids))
 
 
@@ -91,21 +60,21 @@ def test_a_report_draws_formulas_of_prose_and_outputs_as_mathml(path):
         ElementTree.fromstring(formula)
 
 
-def test_pictures_of_a_report_have_their_alternative_text(path):
+def test_pictures_of_a_report_have_their_alternative_text(path, rendered):
     alts = [f'A line "rises" in {title}' for title in ("Is it right?", "Can it be fooled?")]
-    assert Page(path).alts == alts
+    assert rendered(path).alts == alts
 
 
-def test_links_of_a_report_stay_inside_it(path):
-    page = Page(path)
+def test_links_of_a_report_stay_inside_it(path, rendered):
+    page = rendered(path)
     assert "#n11" in page.anchors
     assert {anchor[1:] for anchor in page.anchors if anchor[:1] == "#"} <= set(page.ids)
     assert not [anchor for anchor in page.anchors if ".html" in anchor or "ipynb" in anchor]
 
 
-def test_the_headings_of_a_report_have_the_anchors_of_the_site(path, reports):
-    anchors = set(Page(reports / "10_poker_oracle.html").ids)
-    inside = {name.removeprefix("n10-") for name in Page(path).ids if name.startswith("n10-")}
+def test_the_headings_of_a_report_have_the_anchors_of_the_site(path, reports, rendered):
+    anchors = set(rendered(reports / "10_poker_oracle.html").ids)
+    inside = {name.removeprefix("n10-") for name in rendered(path).ids if name.startswith("n10-")}
     assert "the-loss" in inside
     assert inside <= anchors
 
