@@ -19,7 +19,7 @@ import casebook.cases
 from casebook.case import NO_ANSWER, CasebookError, check_name, known_cases, load_case
 from casebook.records.files import figure_text
 from casebook.records.freshness import state_line
-from casebook.records.gate import committed
+from casebook.records.gate import committed, tell
 from casebook.stats import pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])
@@ -114,8 +114,7 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
     arms = set().union(*map(_arms, rows))
     runs = committed(case, "nano", say=lambda line: None) if arms else []
     runs = [run for run in runs if run.get("arm") in arms]
-    if line := state_line(runs):
-        say(line)
+    tell(state_line(runs), say)
     return [_judged(case, row, runs) for row in rows]
 
 
