@@ -6,9 +6,9 @@ the right answer, *lenient* only the answer. Intervals resample prompts, never c
 eight samples of one prompt are not eight independent observations.
 """
 
+import json
 import math
 import os
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,20 +20,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from transformers import set_seed
 
 from casebook.case import NO_ANSWER, Case, CasebookError, load_case
-from casebook.models import UNSLOTH, load_base, load_saved, read_settings
-from casebook.models.decoding import (
-    Constraint,
-    constrained,
-    constrained_generation,
-    constraint_for,
+from casebook.models import UNSLOTH, describe, load_base, load_saved, read_settings
+from casebook.models.decoding import Constraint, constrained, constraint_for
+from casebook.models.generation import (
+    completed,
+    completion_ids,
+    decoding_of,
+    end_ids,
+    generate,  # noqa: F401, notebooks write with it
+    generate_all,
+    token_ids,
 )
 from casebook.records import provenance
 from casebook.stats import mean_interval, pass_at_k
 
-BATCH = 256  # completions generated together
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
 OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the corpus's text
 EXAMPLE_TOKENS = 256  # room for one solved example of a word problem; few have more
@@ -44,20 +46,23 @@ class Evaluation:
     """Graded completions of one model on one split.
 
     Attributes:
-        rows: one completion a row: the dataset's columns, `row` (its index), `decoding`
-            (`greedy` or `sample`), `sample` (its number), `completion`, `tokens` (with the
-            end-of-sequence token), `truncated`, `well_formed`, `extracted`, `correct`, `strict`.
+        rows: one completion a row: the dataset's columns, `row` (its index in the split),
+            `decoding` (`greedy` or `sample`), `sample` (its number), `completion`, `tokens` (with
+            the one that ends it), `truncated`, `well_formed`, `extracted`, `correct`, `strict`.
         labels: the case's labels.
         drift: the mean k3 estimate, in nats a token, of how far the model has moved from
             its base, on its own samples; `None` where it was not asked for.
         dropped: how many rows were left out because prompt and completion do not fit into the
             model; a prompt that is cut would have lost its beginning.
+        batch: the most completions that were written at once at the end; less than at the
+            beginning where memory ran out.
     """
 
     rows: pd.DataFrame
     labels: tuple[str, ...]
     drift: float | None = None
     dropped: int = 0
+    batch: int | None = None
 
     def summary(self) -> dict[str, Any]:
         """Figures with 95 % intervals, and the label tables of the sampled completions."""
@@ -124,6 +129,7 @@ def evaluate(
     drift: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    store: str | Path | None = None,
 ) -> Evaluation:
     """Generate and grade completions for a split, greedily and `samples` times sampled.
 
@@ -135,7 +141,8 @@ def evaluate(
         profile: decides prompt, completion length and temperature.
         limit: only the first so many rows (they are shuffled); `None` or 0: all.
         samples: completions sampled for each prompt; 0 for greedy only.
-        seed: of the sampling.
+        seed: of the sampling. Each completion draws from a generator of its own, seeded by this
+            seed, its row and its number, so that neither batch nor order matter.
         variant: of the prompt; the profile's own by default.
         greedy: whether to decode greedily as well.
         drift: whether to measure how far the model has moved from its base, on its samples
@@ -143,10 +150,12 @@ def evaluate(
         settings: those the model was trained with, where they differ from the profile's; their
             `constraint` also decides what the model may write.
         progress: called with completions done and to do, after each batch.
+        store: a file that completions are appended to as they are written; those that it holds
+            already are not written again. It belongs to one model and one call.
 
     Raises:
-        CasebookError: unknown names, a negative `limit` or `samples`, nothing to decode, or no
-            prompt that fits into the model.
+        CasebookError: unknown names, a negative `limit` or `samples`, nothing to decode, no
+            prompt that fits into the model, or a store of another call.
 
     The intervals are of the given rows; those of a training method also need its seeds.
     """
@@ -157,34 +166,42 @@ def evaluate(
         raise CasebookError("limit and samples must not be negative, and something be decoded")
     data = case.load(split, profile=profile, variant=variant)
     asked = data.select(range(min(limit or len(data), len(data))))
-    data = _fitting(asked, model, tokenizer, settings, f"{case.name}/{variant}")
+    prompts = [token_ids(tokenizer, prompt) for prompt in asked["prompt"]]
+    kept = _fitting(prompts, model, settings, f"{case.name}/{variant}")
     rule = constraint_for(settings.get("constraint", "none"), case.labels, tokenizer)
-    jobs = [(i, "greedy", 0) for i in range(len(data)) if greedy]
-    jobs += [(i, "sample", k) for i in range(len(data)) for k in range(samples)]
+    jobs = [(i, "greedy", 0) for i in kept if greedy]
+    jobs += [(i, "sample", k) for i in kept for k in range(samples)]
 
-    completions: list[dict[str, Any]] = []
-    with _measuring(model, seed):
-        for batch, sampled in _batches(jobs):
-            prompts = [data[row]["prompt"] for row, _, _ in batch]
-            completions += generate(
+    ends = end_ids(model, tokenizer)
+    written = {
+        job: completed(tokenizer, prompts[job[0]], ids, ends)
+        for job, ids in _stored(store, jobs).items()
+    }
+    batch = None
+    with _measuring(model):
+        for sampled in (False, True):
+            todo = [j for j in jobs if (j[1] == "sample") == sampled and j not in written]
+            batches = generate_all(
                 model,
                 tokenizer,
-                prompts,
-                max_new_tokens=settings["max_completion_length"],
-                temperature=settings["temperature"] if sampled else None,
-                top_p=settings["top_p"],
-                top_k=settings["top_k"],
+                [prompts[row] for row, _, _ in todo],
+                keys=[(seed, row, sample) for row, _, sample in todo],
                 constraint=rule,
+                **decoding_of(settings, greedy=not sampled),
             )
-            if progress:
-                progress(len(completions), len(jobs))
-        drawn = completions[-samples * len(data) :] if samples else []
+            for batch, numbers, completions in batches:  # noqa: B007, the last size is kept
+                new = dict(zip((todo[i] for i in numbers), completions, strict=True))
+                written |= new
+                _store(store, new)
+                if progress:
+                    progress(len(written), len(jobs))
+        drawn = [written[job] for job in jobs if job[1] == "sample"]
         measurable = drift and drawn and hasattr(model, "disable_adapter")
         moved = _drift(model, drawn, rule) if measurable else None
 
     rows = []
-    for (index, decoding, sample), completion in zip(jobs, completions, strict=True):
-        row = data[index]
+    for index, decoding, sample in jobs:
+        row, completion = asked[index], written[index, decoding, sample]
         grade = case.grade(completion["completion"], row["answer"], variant=variant)
         rows.append(
             {
@@ -201,81 +218,52 @@ def evaluate(
                 "strict": grade.strict,
             }
         )
-    return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(data))
+    return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(kept), batch)
 
 
-def generate(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[str | list[dict]],
-    max_new_tokens: int,
-    temperature: float | None = None,
-    top_p: float = 1.0,
-    top_k: int = 0,
-    constraint: Constraint | None = None,
-) -> list[dict[str, Any]]:
-    """Complete prompts, strings or message lists: `completion`, `tokens`, `truncated`, `ids`.
-
-    `temperature=None` decodes greedily. `ids` are the prompt's and the completion's token ids.
-    Under a `constraint` only what it allows is written.
-    """
-    texts = [_text_of(tokenizer, prompt) for prompt in prompts]
-    inputs = tokenizer(
-        texts, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False
-    ).to(model.device)
-    sampling = (
-        {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": top_k}
-        if temperature is not None
-        else {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
-    )
-    with torch.inference_mode(), constrained_generation(model, constraint):
-        sequences = model.generate(
-            **inputs,
-            **sampling,
-            max_new_tokens=max_new_tokens,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-    start = inputs["input_ids"].shape[1]
-    results = []
-    for mask, prompt_ids, ids in zip(
-        inputs["attention_mask"], inputs["input_ids"], sequences[:, start:], strict=True
-    ):
-        ended = (ids == tokenizer.eos_token_id).nonzero()
-        length = int(ended[0]) + 1 if len(ended) else len(ids)
-        results.append(
-            {
-                "completion": tokenizer.decode(ids[:length], skip_special_tokens=True),
-                "tokens": length,
-                "truncated": not len(ended),
-                "ids": (prompt_ids[mask.bool()].tolist(), ids[:length].tolist()),
-            }
-        )
-    return results
+Job = tuple[int, str, int]  # row, decoding, sample
 
 
-def _text_of(tokenizer: Any, prompt: str | list[dict]) -> str:
-    """A prompt as one text: a list of messages goes through the chat template."""
-    if isinstance(prompt, str):
-        return prompt
-    return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+def _stored(store: str | Path | None, jobs: Sequence[Job]) -> dict[Job, list[int]]:
+    """The completions that a file holds already; a line that a kill cut short does not count."""
+    found: dict[Job, list[int]] = {}
+    path = Path(store) if store else None
+    for line in path.read_text().splitlines() if path and path.exists() else ():
+        try:
+            row, decoding, sample, ids = json.loads(line)
+            found[int(row), str(decoding), int(sample)] = [int(token) for token in ids]
+        except (ValueError, TypeError):
+            continue
+    if not found.keys() <= set(jobs):
+        raise CasebookError(f"{store} holds completions of another evaluation")
+    return found
 
 
-def _fitting(data: Any, model: Any, tokenizer: Any, settings: Mapping, name: str) -> Any:
-    """The rows whose prompt leaves room for a completion in the positions that the model has."""
+def _store(store: str | Path | None, completions: Mapping[Job, Mapping[str, Any]]) -> None:
+    if store is None:
+        return
+    path = Path(store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.exists() and not path.read_bytes().endswith(b"\n")
+    lines = [json.dumps([*job, written["ids"][1]]) for job, written in completions.items()]
+    with open(path, "a") as file:
+        file.write("\n" * unfinished + "\n".join(lines) + "\n")
+
+
+def _fitting(prompts: Sequence[list[int]], model: Any, settings: Mapping, name: str) -> list[int]:
+    """Which prompts leave room for a completion in the positions that the model has."""
     positions = model.config.max_position_embeddings
     if UNSLOTH:  # it lays out memory for a number of its own
         positions = min(positions, getattr(model, "max_seq_length", positions))
     room = positions - settings["max_completion_length"]
-    texts = [_text_of(tokenizer, prompt) for prompt in data["prompt"]]
-    lengths = [len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]]
-    kept = [i for i, length in enumerate(lengths) if length <= room]
+    kept = [i for i, ids in enumerate(prompts) if len(ids) <= room]
     if not kept:
         raise CasebookError(
-            f"no prompt of {name} fits: the shortest has {min(lengths)} tokens, and of the model's "
-            f"{positions} positions {settings['max_completion_length']} are kept for the completion"
+            f"no prompt of {name} fits: the shortest has {min(map(len, prompts))} tokens, and of "
+            f"the model's {positions} positions {settings['max_completion_length']} are kept for "
+            "the completion"
         )
-    return data if len(kept) == len(data) else data.select(kept)
+    return kept
 
 
 def shots_of(variant: str) -> int:
@@ -355,7 +343,7 @@ def evaluate_to_record(
         "seed": seed,
         "model": str(model_path or settings["model_name_or_path"]),
         "dropped_overlong": evaluation.dropped,
-        "provenance": provenance(),
+        "provenance": provenance() | {"model": describe(model, settings)},
         **evaluation.summary(),
     }
 
@@ -381,12 +369,14 @@ def other_prompt_perplexity(
     rows = [row for row in rows if not row["prompt"].endswith(ending)]
     if not rows:
         return None
-    end = [tokenizer.eos_token_id]
     batch = [
-        (tokenizer(r["prompt"]).input_ids, tokenizer(r["completion"]).input_ids + end * r["ends"])
-        for r in rows
+        (
+            token_ids(tokenizer, row["prompt"]),
+            completion_ids(tokenizer, row["completion"], row["ends"]),
+        )
+        for row in rows
     ]
-    with _measuring(model, OTHER_TEXT):
+    with _measuring(model):
         logps, mask = token_logps(model, batch)
     figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
     return figure | {name: math.exp(figure[name]) for name in ("value", "low", "high")}
@@ -399,31 +389,18 @@ def _ending(prompts: Sequence[str]) -> str:
 
 
 @contextmanager
-def _measuring(model: Any, seed: int) -> Iterator[None]:
-    """`eval` mode and a seed of its own, for the time being.
+def _measuring(model: Any) -> Iterator[None]:
+    """`eval` mode for the time being.
 
-    A training that is evaluated on the way goes on with the random numbers it would have drawn
-    anyway: else every seed would sample the same from its first evaluation on.
+    No random number of the process is used: a training that is evaluated on the way goes on as it
+    would have gone anyway.
     """
     was_training = model.training
-    states = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        try:
-            model.eval()
-            set_seed(seed)
-            yield
-        finally:
-            model.train(was_training)
-            random.setstate(states[0])
-            np.random.set_state(states[1])
-
-
-def _batches(jobs: list[tuple[int, str, int]]) -> Iterator[tuple[list, bool]]:
-    """Jobs in batches of one way of decoding, each with whether it samples."""
-    for sampled in (False, True):
-        kind = [job for job in jobs if (job[1] == "sample") == sampled]
-        for start in range(0, len(kind), BATCH):
-            yield kind[start : start + BATCH], sampled
+    try:
+        model.eval()
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:

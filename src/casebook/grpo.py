@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from transformers import get_scheduler, set_seed
 
 from casebook.case import CasebookError, check_name
-from casebook.evaluation import generate
 from casebook.models.decoding import constrained
+from casebook.models.generation import decoding_of, generate
 
 SCALES = ("group", "batch", "none")
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
@@ -574,25 +574,22 @@ class Learner:
 
     def sample(self, rows: list[Mapping[str, Any]], step: int) -> tuple[Rollout, dict[str, float]]:
         """One completion for each row, scored."""
-        settings = self.settings
         written = generate(
             self.model,
             self.tokenizer,
             [row["prompt"] for row in rows],
-            max_new_tokens=settings["max_completion_length"],
-            temperature=settings["temperature"],
-            top_p=settings["top_p"],
-            top_k=settings["top_k"],
+            **decoding_of(self.settings),
         )
         ids = [completion["ids"] for completion in written]
         width, length = max(len(p) for p, _ in ids), max(len(c) for _, c in ids)
         input_ids = torch.full((len(ids), width + length), self.tokenizer.pad_token_id)
         attention = torch.zeros_like(input_ids)
+        mask = torch.zeros((len(ids), length), dtype=torch.bool)
         for i, (prompt, completion) in enumerate(ids):  # prompts end, completions begin, at width
             inside = slice(width - len(prompt), width + len(completion))
             input_ids[i, inside] = torch.tensor(prompt + completion)
             attention[i, inside] = 1
-        mask = completion_mask(input_ids[:, width:], self.tokenizer.eos_token_id)
+            mask[i, : len(completion)] = True
         rewards, metrics = self.score(rows, written, step)
         lengths = torch.tensor([completion["tokens"] for completion in written]).float()
         cut = torch.tensor([completion["truncated"] for completion in written]).float()

@@ -42,7 +42,6 @@ from casebook.records.provenance import machine, provenance
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 DIGITS = arms.DIGITS  # of a committed reward
 NEAR = 1e-3  # of a window's mean, on another kind of machine
-ROW_SPLITS = ("train", "validation", "test")
 NOT_COMPARED = ("seconds", "step_time")
 
 
@@ -198,10 +197,12 @@ def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
 def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     """Repeat what a record says, and compare."""
     compare.tree("config", record["config"], _configured(record))
+    _compare_kept(record, compare)
     _compare_completions(record, compare)
     if _regraded(record):
         return
     config = _parsed(record)
+    compare.exactly("inputs", record.get("inputs"), plain(training.input_digests(config)))
     compare.tree("before", record["before"], plain(training.measure_base(config)))
     with tempfile.TemporaryDirectory() as folder:
         run = training.first_steps(config, Path(folder) / "run", STEPS)
@@ -224,8 +225,9 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     if _is_kept(record) and adapter.is_dir():
         after = dict(record["after"])
         after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
-        measured = training.measure_test(config, *load_saved(adapter)[:2])
+        measured, rows = training.measure_test(config, *load_saved(adapter)[:2])
         compare.tree("after", after, plain(measured))
+        compare.exactly("completions", record.get("completions"), plain(training.kept_rows(rows)))
 
 
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,6 +265,21 @@ def _compare_written(kept: pd.DataFrame, written: pd.DataFrame, compare: "_Compa
         if name != "completion":
             today = [round(value, DIGITS) for value in today]
         compare.tree(f"written/{name}", kept[name].tolist(), today)
+
+
+def _compare_kept(record: Mapping[str, Any], compare: "_Comparer") -> None:
+    """Grade the test completions that the record holds again."""
+    kept = record.get("completions") or []
+    variant = record["config"]["variant"]
+    case = load_case(record["case"])
+    answers = case.load("test", record["profile"], variant=variant)["answer"] if kept else []
+    for entry in kept:
+        found = case.grade(entry["completion"], answers[entry["row"]], variant=variant)
+        compare.exactly(
+            f"test row {entry['row']}: well formed, answer, correct",
+            [entry["well_formed"], entry["extracted"], entry["correct"]],
+            [found.well_formed, found.answer, found.correct],
+        )
 
 
 def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> None:
@@ -308,7 +325,6 @@ def _reference(arm: list[Mapping[str, Any]]) -> dict[str, Any]:
     """What the records of an arm do not hold, and pages rest on."""
     one = arm[0]
     return {
-        "rows": _rows_digest(one["case"], one["profile"], one["config"]["variant"]),
         "rules": _rules(one["case"]),
         "thresholds": {name: v for name, v in vars(detectors).items() if _is_threshold(name, v)},
         "findings": {str(record["seed"]): _findings_on(record) for record in arm},
@@ -323,17 +339,6 @@ def _is_threshold(name: str, value: Any) -> bool:
 def _rules(case: str) -> dict[str, float]:
     rules = load_case(case).rules
     return plain(rules()) if rules else {}
-
-
-@functools.cache
-def _rows_digest(case: str, profile: str, variant: str) -> dict[str, str]:
-    """Split -> hash of every column of its rows, as seed 0 takes them."""
-    load = load_case(case).load
-    digests = {}
-    for split in ROW_SPLITS:
-        rows = load(split, profile, 0, variant)
-        digests[split] = freshness.digest({name: rows[name][:] for name in rows.column_names})
-    return digests
 
 
 def _findings_on(record: Mapping[str, Any]) -> list[dict[str, Any]]:

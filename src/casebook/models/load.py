@@ -10,6 +10,7 @@ Unsloth rewrites TRL's trainers when it is imported, so it has to come first: im
 module before `trl`. `CASEBOOK_BACKEND=peft` leaves Unsloth out.
 """
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -42,14 +43,12 @@ disable_progress_bar()  # loading a model is not worth a widget in every noteboo
 
 CARD = "casebook.json"  # in a saved policy's folder: what it belongs to, and how it is decoded
 CARD_FIELDS = (
-    "case",
-    "profile",
-    "variant",
-    "max_completion_length",
-    "temperature",
-    "top_p",
-    "top_k",
-    "constraint",
+    *("case", "profile", "variant"),
+    # what decides how it is loaded
+    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft"),
+    # what decides how it writes
+    *("max_completion_length", "temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "constraint"),
 )
 
 
@@ -211,7 +210,10 @@ def save_policy(
 
 
 def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
-    """Model, tokenizer and card of a folder that `save_policy` wrote; the adapter is merged.
+    """Model, tokenizer and card of a folder that `save_policy` wrote.
+
+    An adapter stays apart from its base: `model.disable_adapter()` gives the model before the
+    training, and nothing is rounded by merging. The card decides what is loaded, and how.
 
     Raises:
         CasebookError: the folder is missing, incomplete, corrupt, or not one of ours.
@@ -222,7 +224,8 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
     try:
         card = json.loads((folder / CARD).read_text())
         # Measured with plain `generate`: a second vLLM engine would not fit beside a training's.
-        settings = read_settings(card["case"], card["profile"]) | {"fast_inference": False}
+        settings = read_settings(card["case"], card["profile"]) | card
+        settings |= {"fast_inference": False}
     except FileNotFoundError:
         raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
@@ -234,12 +237,34 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
     try:
         base = json.loads(adapter.read_text())["base_model_name_or_path"]
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
-        model = PeftModel.from_pretrained(model, folder).merge_and_unload()
+        model = PeftModel.from_pretrained(model, folder)
     except CasebookError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise CasebookError(f"the adapter in {folder} is damaged: {_first_line(error)}") from error
     return model, tokenizer, card
+
+
+def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]:
+    """Which base weights a policy stands on, in which type, and what wrote its completions.
+
+    Returns:
+        `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
+        `revision` (the hub's commit), `dtype`, `load_in_4bit` and `generator`.
+    """
+    source = Path(model_source(settings["model_name_or_path"]))
+    files = sorted(source.glob("*.safetensors")) if source.is_dir() else []
+    content = hashlib.sha256()
+    for file in files:
+        content.update(file.read_bytes())
+    return {
+        "name": settings["model_name_or_path"],
+        "weights": content.hexdigest() if files else None,
+        "revision": getattr(model.config, "_commit_hash", None),
+        "dtype": settings["dtype"],
+        "load_in_4bit": settings["load_in_4bit"],
+        "generator": "unsloth" if UNSLOTH else "transformers",
+    }
 
 
 def largest_change(folder: Path) -> float:

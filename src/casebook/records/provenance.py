@@ -18,9 +18,14 @@ PACKAGES = {
     "peft": "peft",
     "datasets": "datasets",
     "numpy": "numpy",
+    "accelerate": "accelerate",
     "math_verify": "math-verify",
     "casebook": "rlvr-casebook",
     "unsloth": "unsloth",
+    "unsloth_zoo": "unsloth_zoo",
+    "vllm": "vllm",
+    "bitsandbytes": "bitsandbytes",
+    "triton": "triton",
 }
 
 
@@ -38,7 +43,9 @@ def provenance() -> dict[str, Any]:
             "cpu": _cpu(),
             "cores": os.cpu_count(),
             "memory_gb": _memory_gb(),
-            "gpu": _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+            "gpu": _gpu("name"),
+            "gpu_memory": _gpu("memory.total"),
+            "gpu_driver": _gpu("driver_version"),
         },
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "machine": machine(),
@@ -93,6 +100,10 @@ def _memory_gb() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):
         return None
+
+
+def _gpu(field: str) -> str | None:
+    return _output("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
 
 
 def _revision() -> dict[str, Any]:

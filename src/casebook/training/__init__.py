@@ -18,7 +18,7 @@ _MODULES = {
         *("SUPERVISED",),
     ),
     "constrained": ("ConstrainedTrainer",),
-    "origin": ("settings_mark",),
+    "origin": ("input_digests", "settings_mark"),
     "kl_penalty": ("KL_PENALTY", "KlPenalty"),
     "log": (
         "CURVE",
@@ -30,7 +30,7 @@ _MODULES = {
         "WatchCallback",
     ),
     "loop": ("first_steps", "train", "training_rows"),
-    "measure": ("MEASURED", "measure_base", "measure_test"),
+    "measure": ("MEASURED", "kept_rows", "measure_base", "measure_test"),
     "run": ("Run", "default_folder", "find_run"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

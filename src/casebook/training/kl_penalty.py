@@ -5,6 +5,7 @@ from typing import Any
 from casebook.case import CasebookError
 from casebook.detectors import KL_PART as KL_PENALTY
 from casebook.evaluation import token_logps
+from casebook.models.generation import token_ids
 
 
 class KlPenalty:
@@ -26,10 +27,8 @@ class KlPenalty:
     def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
         if self.model is None:
             raise CasebookError(f"{KL_PENALTY} is bound to no policy")
-        if not all(isinstance(prompt, str) for prompt in prompts):
-            raise CasebookError(f"{KL_PENALTY} reads plain prompts, not lists of messages")
         batch = [
-            (self.tokenizer(prompt).input_ids, ids)
+            (token_ids(self.tokenizer, prompt), ids)
             for prompt, ids in zip(prompts, completion_ids, strict=True)
         ]
         policy, mask = token_logps(self.model, batch)

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,12 @@ class CompletionLog:
     one batch are put together when the last one has been called.
     """
 
-    def __init__(self, config: Config, folder: Path, eos_token_id: int):
+    def __init__(self, config: Config, folder: Path, ends: Collection[int]):
         self.case = load_case(config.case)
         self.variant = config.variant
         self.every = config.completions_every
         self.folder = folder
-        self.eos_token_id = eos_token_id
+        self.ends = frozenset(ends)
         self.weights = dict(
             zip(
                 config.reward_funcs,
@@ -99,7 +99,7 @@ class CompletionLog:
                 "answer": answers,
                 "completion": [text_of(completion) for completion in completions],
                 "tokens": [len(ids) for ids in completion_ids],
-                "truncated": [ids[-1:] != [self.eos_token_id] for ids in completion_ids],
+                "truncated": [not self.ends.intersection(ids[-1:]) for ids in completion_ids],
                 "well_formed": [grade.well_formed for grade in grades],
                 "extracted": [grade.answer for grade in grades],
                 "correct": [grade.correct for grade in grades],

@@ -30,8 +30,9 @@ from trl import GRPOTrainer
 
 from casebook import grpo, models
 from casebook.case import CasebookError, load_case
-from casebook.models import load_policy, load_saved, save_policy
+from casebook.models import describe, load_policy, save_policy
 from casebook.models.decoding import constraint_for
+from casebook.models.generation import end_ids, token_ids
 from casebook.records import provenance, write_json
 from casebook.records.freshness import code_of, loaded_modules
 from casebook.training import supervised
@@ -39,8 +40,9 @@ from casebook.training.config import PLAIN, Config, reward_functions
 from casebook.training.constrained import ConstrainedTrainer
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
-from casebook.training.measure import measure_base, measure_test
+from casebook.training.measure import measure
 from casebook.training.memory import forget_peak, peak_mb
+from casebook.training.origin import input_digests
 from casebook.training.progress import Progress
 from casebook.training.run import Run, default_folder, prepare
 
@@ -83,14 +85,7 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
         rows = rows.select(range(min(config.train_limit, len(rows))))
     room = config.max_seq_length - config.max_completion_length
 
-    def fits(row: dict[str, Any]) -> bool:
-        prompt = row["prompt"]
-        if isinstance(prompt, str):
-            return len(tokenizer(prompt).input_ids) <= room
-        text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-        return len(tokenizer(text, add_special_tokens=False).input_ids) <= room
-
-    kept = rows.filter(fits)
+    kept = rows.filter(lambda row: len(token_ids(tokenizer, row["prompt"])) <= room)
     if not len(kept):
         raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
     return kept, len(rows) - len(kept)
@@ -114,13 +109,13 @@ def _train(run: Run, config: Config) -> Run:
 
     train_seconds = callback.seconds
     metrics, validation = run.metrics(), run.validation()
-    progress.say("measuring before and after on the test rows")
+    described = describe(model, config.settings)
     del model
     gc.collect()
     torch.cuda.empty_cache()  # does nothing without a GPU
     measuring = time.perf_counter()
-    before = measure_base(config)
-    after = measure_test(config, *load_saved(run.adapter)[:2])
+    measured = measure(run.adapter, config, run.path / "measured", progress)
+    after = measured["after"]
     if "kl_from_base" in validation:
         after["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
     record = {
@@ -129,7 +124,8 @@ def _train(run: Run, config: Config) -> Run:
         "arm": None,
         "seed": config.seed,
         "config": config.settings,
-        "provenance": provenance(),
+        "provenance": provenance() | {"model": described},
+        "inputs": input_digests(config),
         "steps": int(metrics["step"].max()),
         "rows_dropped": dropped,
         **samples,
@@ -140,8 +136,7 @@ def _train(run: Run, config: Config) -> Run:
         "curve": curve(metrics),
         "validation": validation.round(4).to_dict("list"),
         "adapter_largest_change": models.largest_change(run.adapter),
-        "before": before,
-        "after": after,
+        **measured,
     }
     record["code"] = code_of(record, loaded_modules())
     write_json(run.path / "record.json", record)
@@ -273,4 +268,5 @@ def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
     for function in functions:
         if isinstance(function, KlPenalty):
             function.bind(model, tokenizer)
-    return CompletionLog(config, run.path / "completions", tokenizer.eos_token_id).wrap(functions)
+    ends = end_ids(model, tokenizer)
+    return CompletionLog(config, run.path / "completions", ends).wrap(functions)

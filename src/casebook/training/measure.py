@@ -1,37 +1,106 @@
-"""What a run measures before and after: one harness, the test rows, base and trained policy."""
+"""What a run measures before and after: one harness, the test rows, base and trained policy.
 
-from collections.abc import Mapping
+With an adapter both are one model, with the adapter off and on. What was written is kept in the
+run's folder line by line, so that a stop costs the completions of one batch.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from casebook.case import PROFILES
 from casebook.evaluation import evaluate, other_prompt_perplexity
-from casebook.models import load_base
+from casebook.models import load_base, load_saved
 from casebook.training.config import Config
 from casebook.training.origin import settings_mark
+from casebook.training.progress import Progress
 
 # The settings that decide what a base model measures.
 MEASURED = {
     *("case", "profile", "variant", "model_name_or_path", "dtype", "load_in_4bit"),
-    *("max_completion_length", "temperature", "top_p", "top_k", "constraint"),
-    *("test_limit", "test_samples"),
+    *("max_completion_length", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
+    *("constraint", "test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
-_MEASURED: dict[str, dict[str, Any]] = {}  # by settings, for the arms of one process
+KEPT_ROWS = 64  # test completions in a record, one a row
+# Figures and completions by settings, for the arms of one process that start from one base.
+_MEASURED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
 
 
-def measure_base(config: Config) -> dict[str, Any]:
-    """The base's figures; arms that start from the same base and measure alike share them."""
+def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> dict[str, Any]:
+    """`before`, `after` and some of the test `completions` of a policy that is saved.
+
+    Args:
+        adapter: the folder of the policy.
+        config: of its training.
+        folder: where completions are kept while this goes on; what lies there is used.
+        progress: told how far it is.
+    """
+    policy, before = None, None
+    if config.use_peft:
+        policy = load_saved(adapter)[:2]
+        with policy[0].disable_adapter():
+            before = measure_base(config, policy, folder / "before", progress.measuring("before"))
+    else:  # the base's weights are not in there any more
+        before = measure_base(config, None, folder / "before", progress.measuring("before"))
+        policy = load_saved(adapter)[:2]
+    after, rows = measure_test(config, *policy, folder / "after", progress.measuring("after"))
+    return {"before": before, "after": after, "completions": kept_rows(rows)}
+
+
+def kept_rows(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The first completion of the first test rows, with its grade, as a record keeps them."""
+    sampled = rows[rows["decoding"] == "sample"]
+    first = (sampled if len(sampled) else rows).query("sample == 0").head(KEPT_ROWS)
+    names = ["row", "decoding", "completion", "tokens", "truncated", "well_formed", "extracted"]
+    return first[[*names, "correct"]].to_dict("records")
+
+
+def measure_base(
+    config: Config,
+    model_and_tokenizer: tuple[Any, Any] | None = None,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The base's figures; arms that start from the same base and measure alike share them.
+
+    Args:
+        model_and_tokenizer: the base, such as a policy with its adapter off; by default it is
+            loaded.
+        folder: where the completions are kept, and those that lie there are used.
+        progress: as for `evaluate`.
+    """
     mark = settings_mark(config, set(config.settings) - MEASURED)
     if mark not in _MEASURED:
-        base = load_base(config.settings | {"fast_inference": False})
-        _MEASURED[mark] = measure_test(config, *base)
-    return _MEASURED[mark]
+        base = model_and_tokenizer or load_base(config.settings | {"fast_inference": False})
+        figures, _ = measure_test(config, *base, folder, progress)
+        kept = sorted(folder.iterdir()) if folder else []
+        _MEASURED[mark] = figures, {file.name: file.read_text() for file in kept}
+    figures, kept = _MEASURED[mark]
+    if folder and not folder.exists():
+        folder.mkdir(parents=True)
+        for name, lines in kept.items():
+            (folder / name).write_text(lines)
+    return figures
 
 
-def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
-    """What a configuration measures of a model on the test rows."""
+def measure_test(
+    config: Config,
+    model: Any,
+    tokenizer: Any,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """What a configuration measures of a model on the test rows, and the graded completions.
 
-    def measure(limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
+    Args:
+        folder: where the completions are kept, and those that lie there are used.
+        progress: as for `evaluate`.
+    """
+
+    def run(name: str, limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
         settings = {**config.settings, **(changes or {})}
         return evaluate(
             model,
@@ -43,20 +112,24 @@ def measure_test(config: Config, model: Any, tokenizer: Any) -> dict[str, Any]:
             samples=samples,
             variant=settings["variant"],
             settings=settings,
+            progress=progress,
+            store=folder and folder / f"{name}.jsonl",
             **more,
         )
 
-    figures = measure(config.test_limit, config.test_samples).summary()
+    main = run("test", config.test_limit, config.test_samples)
+    figures = main.summary()
     if config.pass_at_k_rows:
-        many = measure(config.pass_at_k_rows, config.pass_at_k_samples, greedy=False, seed=1)
+        rows, samples = config.pass_at_k_rows, config.pass_at_k_samples
+        many = run("pass_at_k", rows, samples, greedy=False, seed=1)
         figures["pass_at_k"] = many.pass_at_k()
     if config.also_evaluate:
         figures["also"] = {
-            name: measure(config.test_limit, 0, changes).summary()
-            for name, changes in config.also_evaluate.items()
+            name: run(f"also_{number}", config.test_limit, 0, changes).summary()
+            for number, (name, changes) in enumerate(config.also_evaluate.items())
         }
     if PROFILES[config.profile].embedded:
         figures["other_prompt_perplexity"] = other_prompt_perplexity(
             model, tokenizer, config.case, config.profile, config.variant
         )
-    return figures
+    return figures, main.rows

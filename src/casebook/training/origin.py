@@ -1,9 +1,12 @@
 """What a run folder remembers of what made it, so that nothing else goes on with it."""
 
 from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from casebook.case import CasebookError
+from casebook.case import CasebookError, load_case
+from casebook.evaluation import OTHER_ROWS, OTHER_TEXT
 from casebook.records.files import read_json, write_json
 from casebook.records.freshness import digest, input_files, loaded_modules, module_hashes
 from casebook.training.config import Config
@@ -33,6 +36,17 @@ def check_origin(path: Path, config: Config) -> None:
                     f"the run in {path.parent} was made by other code, data or weights ({name} "
                     "has changed): name another folder"
                 )
+
+
+def input_digests(config: Config) -> dict[str, Any]:
+    """Hashes of every column of the rows, by split, and of the corpus's text: what was asked."""
+    case = load_case(config.case)
+    rows = {}
+    for split in ("train", "validation", "test"):
+        data = case.load(split, config.profile, config.seed, config.variant)
+        rows[split] = digest({name: data[name][:] for name in data.column_names})
+    text = list(islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS))
+    return {"rows": rows, "demonstrations": digest(text)}
 
 
 def _files(config: Config) -> dict[str, str]:

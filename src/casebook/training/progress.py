@@ -7,10 +7,12 @@ lines a tenth of the way apart.
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+
+SECONDS_BETWEEN = 10.0  # two lines of a log about one measurement
 
 
 class Progress:
@@ -67,6 +69,21 @@ class Progress:
         """Remember the newest held-out figures, to be shown with the next step."""
         if "greedy_accuracy" in figures:
             self.held_out = f"; held out (step {step}) greedy {figures['greedy_accuracy']:.0%}"
+
+    def measuring(self, what: str) -> Callable[[int, int], None]:
+        """Shows the completions done and to do of a measurement."""
+        said = 0.0
+
+        def show(done: int, to_do: int) -> None:
+            nonlocal said
+            line = f"{self.title}: measuring {what}, {done} of {to_do} completions"
+            if self.output is not None:
+                self.output.update(_plain(line))
+            elif time.perf_counter() - said > SECONDS_BETWEEN:
+                said = time.perf_counter()
+                self.say(line)
+
+        return show
 
     def say(self, line: str) -> None:
         """Print a line beside the progress: nowhere in a notebook, whose output stays short."""

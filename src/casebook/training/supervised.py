@@ -14,7 +14,12 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback
 
 from casebook.case import CasebookError, load_case
-from casebook.evaluation import BATCH, generate
+from casebook.models.generation import (
+    completion_ids,
+    decoding_of,
+    generate_all,
+    token_ids,
+)
 
 IGNORED = -100  # the label that transformers' loss leaves out
 
@@ -39,27 +44,26 @@ def accepted(
         CasebookError: nothing was accepted.
     """
     grade = load_case(case).grade
-    jobs = [row for row in rows for _ in range(settings["num_generations"])]
-    kept = []
+    jobs = [(i, k) for i in range(len(rows)) for k in range(settings["num_generations"])]
+    written: dict[int, dict[str, Any]] = {}
     was_training = model.training
     model.eval()
-    for start in range(0, len(jobs), BATCH):
-        batch = jobs[start : start + BATCH]
-        written = generate(
-            model,
-            tokenizer,
-            [row["prompt"] for row in batch],
-            settings["max_completion_length"],
-            settings["temperature"],
-            settings["top_p"],
-            settings["top_k"],
-        )
-        for row, sample in zip(batch, written, strict=True):
-            graded = grade(sample["completion"], row["answer"], variant=settings["variant"])
-            if graded.strict and not sample["truncated"]:
-                text = sample["completion"]
-                kept.append({"prompt": row["prompt"], "completion": text, "ends": True})
+    for _, numbers, completions in generate_all(
+        model,
+        tokenizer,
+        [rows[i]["prompt"] for i, _ in jobs],
+        keys=[(settings["seed"], i, k) for i, k in jobs],
+        **decoding_of(settings),
+    ):
+        written |= zip(numbers, completions, strict=True)
     model.train(was_training)
+    kept = []
+    for number, (i, _) in enumerate(jobs):
+        row, sample = rows[i], written[number]
+        graded = grade(sample["completion"], row["answer"], variant=settings["variant"])
+        if graded.strict and not sample["truncated"]:
+            text = sample["completion"]
+            kept.append({"prompt": row["prompt"], "completion": text, "ends": True})
     if not kept:
         raise CasebookError(f"none of {len(jobs)} samples was accepted: nothing to train on")
     return kept
@@ -98,9 +102,8 @@ def collate(
     """
     sequences = []
     for row in rows:
-        prompt = tokenizer(row["prompt"]).input_ids
-        completion = tokenizer(row["completion"]).input_ids
-        completion += [tokenizer.eos_token_id] * row["ends"]
+        prompt = token_ids(tokenizer, row["prompt"])
+        completion = completion_ids(tokenizer, row["completion"], row["ends"])
         sequences.append(((prompt + completion)[:max_length], len(prompt)))
     length = max(len(ids) for ids, _ in sequences)
     shape = (len(rows), length)

@@ -1,0 +1,273 @@
+"""From a prompt to token ids, and from token ids to completions: one way for everything.
+
+Training, evaluation, solved examples and the supervised controls turn prompts into tokens with
+`token_ids`, and all but TRL's own rollouts write with `generate`, under the run's settings alone:
+what a model's `generation_config` brings along, such as a penalty on repetition, does not count.
+"""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import get_max_memory
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from casebook.case import CasebookError
+from casebook.models.decoding import Constraint, constrained_generation
+
+LARGEST_BATCH = 256  # completions generated together, where memory allows
+SHARE_OF_MEMORY = 0.6  # of what is free; the rest is for what the estimate leaves out
+
+Prompt = str | list[dict[str, str]] | list[int]
+
+
+def token_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """The token ids that a model is asked with: of a text, or of messages by the chat template.
+
+    A text gets the tokenizer's special tokens, messages only those of the template, as in TRL's
+    rollouts: never a second token for the beginning. Token ids are left as they are.
+    """
+    if isinstance(prompt, str):
+        return list(tokenizer(prompt).input_ids)
+    if prompt and isinstance(prompt[0], int):
+        return list(prompt)
+    return list(
+        tokenizer.apply_chat_template(
+            prompt, tokenize=True, add_generation_prompt=True, return_dict=True
+        )["input_ids"]
+    )
+
+
+def completion_ids(tokenizer: Any, text: str, ends: bool = True) -> list[int]:
+    """The token ids of what follows a prompt: without special tokens, but for its end."""
+    ids = list(tokenizer(text, add_special_tokens=False).input_ids)
+    return ids + [tokenizer.eos_token_id] * ends
+
+
+def end_ids(model: Any, tokenizer: Any) -> list[int]:
+    """Every token that ends a completion: the tokenizer's, then the others the model declares."""
+    declared = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    declared = declared if isinstance(declared, list | tuple) else [declared]
+    found = [tokenizer.eos_token_id, *declared]
+    return list(dict.fromkeys(token for token in found if token is not None))
+
+
+def decoding_of(settings: Mapping[str, Any], greedy: bool = False) -> dict[str, Any]:
+    """What `generate` is called with under a run's settings."""
+    arguments = {
+        "max_new_tokens": settings["max_completion_length"],
+        "repetition_penalty": settings.get("repetition_penalty") or 1.0,
+    }
+    if not greedy:
+        arguments |= {name: settings[name] for name in ("temperature", "top_p", "top_k")}
+        arguments["min_p"] = settings.get("min_p")
+    return arguments
+
+
+def generate(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Prompt],
+    max_new_tokens: int,
+    temperature: float | None = None,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    constraint: Constraint | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    keys: Sequence[Sequence[int]] | None = None,
+) -> list[dict[str, Any]]:
+    """Complete prompts: `completion`, `tokens`, `truncated`, `ids`.
+
+    Args:
+        prompts: texts, lists of messages, or token ids.
+        temperature: `None` decodes greedily.
+        constraint: only what it allows is written.
+        keys: for each prompt the integers that seed its draws, such as (seed, row, sample): what
+            is drawn then depends neither on the batch nor on the order. By default transformers
+            draws from torch's generator, as in TRL's rollouts.
+
+    `ids` are the prompt's and the completion's token ids; the end counts as a token.
+    """
+    asked = [token_ids(tokenizer, prompt) for prompt in prompts]
+    width, ends = max(map(len, asked)), end_ids(model, tokenizer)
+    inputs = torch.full((len(asked), width), tokenizer.pad_token_id)
+    attention = torch.zeros_like(inputs)
+    for i, ids in enumerate(asked):
+        inputs[i, width - len(ids) :] = torch.tensor(ids)
+        attention[i, width - len(ids) :] = 1
+    processors, sampling = LogitsProcessorList(), {"do_sample": False}
+    if temperature is not None and keys is None:
+        sampling = {"do_sample": True, "temperature": float(temperature), "top_p": top_p}
+        sampling |= {"top_k": top_k, "min_p": min_p}
+    elif temperature is not None:
+        draws = [np.random.default_rng(list(key)).random(max_new_tokens) for key in keys]
+        warpers = [TemperatureLogitsWarper(float(temperature))]
+        warpers += [TopKLogitsWarper(top_k)] if top_k else []
+        warpers += [TopPLogitsWarper(top_p)] if top_p < 1.0 else []
+        warpers += [MinPLogitsWarper(min_p)] if min_p else []
+        processors.append(_Draw(torch.tensor(np.stack(draws)).to(model.device), width, warpers))
+    config = GenerationConfig(
+        **sampling,
+        max_new_tokens=max_new_tokens,
+        repetition_penalty=repetition_penalty,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=ends,
+    )
+    with (
+        torch.inference_mode(),
+        _own_settings_off(model),
+        constrained_generation(model, constraint),
+    ):
+        sequences = model.generate(
+            input_ids=inputs.to(model.device),
+            attention_mask=attention.to(model.device),
+            generation_config=config,
+            logits_processor=processors,
+        )
+    return [
+        completed(tokenizer, prompt, ids, ends)
+        for prompt, ids in zip(asked, sequences[:, width:].tolist(), strict=True)
+    ]
+
+
+def completed(
+    tokenizer: Any, prompt: list[int], ids: list[int], ends: Sequence[int]
+) -> dict[str, Any]:
+    """One completion as `generate` gives it; what comes after its end is left out."""
+    length = next((i + 1 for i, token in enumerate(ids) if token in ends), len(ids))
+    ids = ids[:length]
+    return {
+        "completion": tokenizer.decode(ids, skip_special_tokens=True),
+        "tokens": length,
+        "truncated": ids[-1:] == [] or ids[-1] not in ends,
+        "ids": (prompt, ids),
+    }
+
+
+class _Draw(LogitsProcessor):
+    """Leaves one token a row: the one at which the cumulated probability passes a number drawn.
+
+    This samples as `torch.multinomial` does, but a row's token depends on its own number only.
+
+    Args:
+        draws: `(rows, tokens)` in [0, 1).
+        width: of the prompts, padding included.
+        warpers: what shapes the distribution that is sampled from.
+    """
+
+    def __init__(self, draws: torch.Tensor, width: int, warpers: list[LogitsProcessor]):
+        self.draws, self.width = draws, width
+        self.warpers = LogitsProcessorList(warpers)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        cumulated = self.warpers(input_ids, scores.float()).softmax(-1).double().cumsum(-1)
+        number = self.draws[:, input_ids.shape[1] - self.width, None] * cumulated[:, -1:]
+        token = torch.searchsorted(cumulated, number, right=True)
+        # Rounding may not lead to a token of probability 0 behind the last possible one.
+        token = token.clamp(max=(cumulated < cumulated[:, -1:]).sum(-1, keepdim=True))
+        return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
+
+
+@contextmanager
+def _own_settings_off(model: Any) -> Iterator[None]:
+    """Inside it, a model brings no settings of its own to `generate`."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    own = inner.generation_config
+    inner.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        inner.generation_config = own
+
+
+def generate_all(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Prompt],
+    keys: Sequence[Sequence[int]] | None = None,
+    **decoding: Any,
+) -> Iterator[tuple[int, list[int], list[dict[str, Any]]]]:
+    """Complete any number of prompts, in batches that fit into memory, the longest first.
+
+    Args:
+        keys: as for `generate`.
+        decoding: its other arguments.
+
+    Yields:
+        For each batch its size limit, the numbers of its prompts, and their completions. The
+        limit is halved whenever memory runs out.
+
+    Raises:
+        CasebookError: not even one completion fits into memory.
+    """
+    if not prompts:
+        return
+    asked = [token_ids(tokenizer, prompt) for prompt in prompts]
+    order = sorted(range(len(asked)), key=lambda i: -len(asked[i]))
+    size = batch_that_fits(model, len(asked[order[0]]) + decoding["max_new_tokens"])
+    while order:
+        batch = order[:size]
+        try:
+            completions = generate(
+                model,
+                tokenizer,
+                [asked[i] for i in batch],
+                keys=None if keys is None else [keys[i] for i in batch],
+                **decoding,
+            )
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            if size == 1:
+                raise CasebookError(
+                    f"one completion of {len(asked[batch[0]])} + {decoding['max_new_tokens']} "
+                    "tokens does not fit into memory beside the model"
+                ) from error
+            size = min(size, len(batch)) // 2 or 1
+        else:
+            yield size, batch, completions
+            order = order[size:]
+            continue
+        gc.collect()  # after the handler: the error held the tensors that did not fit
+        torch.cuda.empty_cache()
+
+
+def batch_that_fits(model: Any, length: int) -> int:
+    """How many completions may be written at once, at most `LARGEST_BATCH`.
+
+    Args:
+        length: tokens of prompt and completion.
+
+    Counted are keys and values of all layers, one layer's activations over the prompt, and the
+    next token's probabilities, against `SHARE_OF_MEMORY` of what is free on the model's device.
+    """
+    config = model.config.get_text_config(decoder=True)
+    heads = config.num_attention_heads
+    head = getattr(config, "head_dim", None) or config.hidden_size // heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    numbers = length * (2 * config.num_hidden_layers * kv_heads * head)
+    numbers += length * (4 * config.hidden_size + 2 * wide)
+    needed = numbers * model.dtype.itemsize + 32 * config.vocab_size
+    device = model.device.index or 0 if model.device.type == "cuda" else "cpu"
+    free = get_max_memory()[device]
+    return int(max(1, min(LARGEST_BATCH, SHARE_OF_MEMORY * free // needed)))
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Also on a CPU, where torch has no error class for it."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return "not enough memory" in str(error) or "can't allocate memory" in str(error)
