@@ -29,3 +29,84 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("CASEBOOK_ROOT", str(root))
     monkeypatch.delenv("RUNS_DIR", raising=False)
     return root
+
+
+# Look-alike of Tulu's template: no token for the beginning, the end of a turn is plain text's end.
+TULU = (
+    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' and not loop.last %}{{ eos_token }}{% endif %}\n"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+CHAT_ENDS = {  # the tokenizer's end, and one more that the model declares
+    "llama3_1": ("<|eot_id|>", "<|end_of_text|>"),
+    "qwen2_5": ("<|im_end|>", "<|endoftext|>"),
+    "tulu": ("<|end_of_text|>", "<|eot_id|>"),
+}
+
+
+@pytest.fixture(scope="session")
+def chat_model(tmp_path_factory):
+    """`chat_model("llama3_1")`: the folder of a tiny model of random weights that chats.
+
+    It has the real template, a post-processor that begins every text with a token, a padding token
+    of its own, two tokens that end a completion, and a penalty on repetition in its generation
+    config: all that makes chat models differ from the embedded ones.
+    """
+    made = {}
+
+    def make(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp("models") / kind
+            _chat_model(kind, made[kind])
+        return made[kind]
+
+    return make
+
+
+def _chat_model(kind: str, folder: Path) -> None:
+    import torch
+    import trl
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    special = ["<|begin|>", "<|pad|>", *CHAT_ENDS[kind], "<|im_start|>"]
+    special += ["<|start_header_id|>", "<|end_header_id|>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    plain = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    plain.decoder = decoders.ByteLevel()
+    plain.add_special_tokens(special)
+    begin = plain.token_to_id("<|begin|>")
+    plain.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A", special_tokens=[("<|begin|>", begin)]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain,
+        bos_token="<|begin|>",
+        eos_token=CHAT_ENDS[kind][0],
+        pad_token="<|pad|>",
+        padding_side="left",
+    )
+    templates = Path(trl.__file__).parent / "chat_templates"
+    real = templates / f"{kind}.jinja"
+    tokenizer.chat_template = real.read_text() if real.exists() else TULU
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=4096,
+            bos_token_id=begin,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    model.generation_config.eos_token_id = [
+        tokenizer.convert_tokens_to_ids(end) for end in CHAT_ENDS[kind][::-1]
+    ]
+    model.generation_config.repetition_penalty = 1.3
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -289,3 +289,22 @@ def test_reading_other_text_leaves_mode_and_random_numbers_alone(base, monkeypat
     assert torch.equal(torch.rand(3), expected)
     assert model.training
     model.eval()
+
+
+# Chat models
+
+
+@pytest.mark.parametrize("kind", ["llama3_1", "qwen2_5", "tulu"])
+def test_a_chat_model_is_measured_as_its_settings_say(chat_model, kind):
+    settings = models.read_settings("poker", "t4") | {
+        "model_name_or_path": str(chat_model(kind)),
+        "dtype": "float32",
+        "max_completion_length": 6,
+    }
+    model, tokenizer = models.load_base(settings)
+    found = evaluation.evaluate(
+        model, tokenizer, "poker", "validation", "t4", limit=3, samples=2, settings=settings
+    )
+    assert len(found.rows) == 3 + 6
+    assert found.rows["tokens"].max() <= 6
+    assert model.generation_config.repetition_penalty == 1.3

@@ -13,7 +13,7 @@ EVERY = {"completions_every": 10, "max_steps": 32}
 
 def log_of(tmp_path, **changes):
     config = training.read_config(("poker", "smoke"), {**EVERY, "beta": 0.0, **changes})
-    return CompletionLog(config, tmp_path / "completions", eos_token_id=0)
+    return CompletionLog(config, tmp_path / "completions", ends=[0])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -16,7 +17,8 @@ import yaml
 from transformers import AutoTokenizer
 
 from casebook import load_case, models, paths, training
-from casebook.case import CasebookError
+from casebook.case import CasebookError, Grade
+from casebook.models import generation
 from casebook.models.decoding import constraint_for
 from casebook.records import state
 from casebook.training import loop, measure
@@ -49,9 +51,8 @@ def command(*arguments, **options):
 @pytest.fixture
 def unmeasured(monkeypatch):
     """Training alone: nothing is measured before and after."""
-    monkeypatch.setattr(measure, "measure_test", lambda *arguments: {})
-    monkeypatch.setattr(loop, "measure_test", lambda *arguments: {})
-    monkeypatch.setattr(measure, "_MEASURED", {})
+    nothing = {"before": {}, "after": {}, "completions": []}
+    monkeypatch.setattr(loop, "measure", lambda *arguments: nothing)
 
 
 # Configuration -----------------------------------------------------------------------------
@@ -571,7 +572,8 @@ def measured(monkeypatch):
     times = []
     monkeypatch.setattr(measure, "_MEASURED", {})
     monkeypatch.setattr(measure, "load_base", lambda settings: (None, None))
-    monkeypatch.setattr(measure, "measure_test", lambda *arguments: times.append(0) or len(times))
+    once = lambda *arguments: (times.append(0) or len(times), None)  # noqa: E731
+    monkeypatch.setattr(measure, "measure_test", once)
     return times
 
 
@@ -771,3 +773,39 @@ def test_wandb_is_offline_unless_somebody_says_otherwise(tmp_path, monkeypatch):
 
     wandb.finish()
     assert list(run.path.glob("wandb/offline-run-*"))
+
+
+# Chat models -------------------------------------------------------------------------------
+
+CHAT = {
+    **{"dtype": "float32", "fast_inference": False, "load_in_4bit": False, "use_cpu": True},
+    **{"fp16": False, "bf16": False, "optim": "adamw_torch", "gradient_checkpointing": False},
+    **{"max_steps": 2, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
+    **{"num_generations": 4, "max_completion_length": 8, "evaluate_every": 0, "report_to": []},
+    **{"test_limit": 3, "test_samples": 1, "pass_at_k_rows": 0, "save_steps": 2, "beta": 0.0},
+    **{"train_limit": 16, "reward_kwargs": {}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["grpo", "sft", "rejection", "plain_grpo"])
+def test_a_chat_model_is_trained_by_every_method(tmp_path, chat_model, method, monkeypatch):
+    if method == "rejection":  # random weights are never right
+        right = generation.completed
+
+        def lucky(tokenizer, prompt, ids, ends):
+            return right(tokenizer, prompt, ids, ends) | {"truncated": False}
+
+        monkeypatch.setattr(generation, "completed", lucky)
+        monkeypatch.setattr(
+            loop.supervised, "load_case", lambda name: replace(CASE, grade=always_right)
+        )
+    changes = CHAT | {"model_name_or_path": str(chat_model("llama3_1")), "method": method}
+    changes |= {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
+    run = training.train(training.read_config(("poker", "t4"), changes), tmp_path / "run")
+    assert run.record()["steps"] == 2
+    assert len(run.record()["completions"]) == 3
+
+
+def always_right(completion, answer, variant=None):
+    return Grade(True, str(answer), True)

@@ -6,6 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from casebook import load_case, models, nano
 from casebook.case import CasebookError
+from casebook.models import generation
 from casebook.training import supervised
 
 CASE = load_case("poker")
@@ -53,27 +54,29 @@ def test_what_is_accepted_is_right_and_well_formed(base, variant):
 
 
 def test_every_prompt_is_sampled_as_often_as_grpo_would(base, monkeypatch):
-    asked = []
+    asked, keyed = [], []
 
-    def right(model, tokenizer, prompts, *decoding):
+    def right(model, tokenizer, prompts, keys, **decoding):
         asked.extend(prompts)
-        return [{"completion": answers[prompt], "truncated": False} for prompt in prompts]
+        keyed.extend(keys)
+        for number in reversed(range(len(prompts))):  # in an order of its own
+            yield 1, [number], [{"completion": answers[prompts[number]], "truncated": False}]
 
-    monkeypatch.setattr(supervised, "generate", right)
-    monkeypatch.setattr(supervised, "BATCH", 5)  # does not divide the samples
+    monkeypatch.setattr(supervised, "generate_all", right)
     rows = CASE.load("train", variant="label").select(range(3))
     answers = dict(zip(rows["prompt"], rows["answer"], strict=True))
     settings = SMOKE | {"variant": "label", "num_generations": 4}
     kept = supervised.accepted(*base, "poker", rows, settings)
     assert asked == [prompt for prompt in rows["prompt"] for _ in range(4)]
     assert [text["completion"] for text in kept] == [answers[prompt] for prompt in asked]
+    assert len(set(keyed)) == 12
 
 
 def test_a_right_answer_that_was_cut_off_is_not_accepted(base, monkeypatch):
     rows = CASE.load("train", variant="label").select(range(2))
     written = [{"completion": rows[0]["answer"], "truncated": True}]
     written += [{"completion": rows[1]["answer"], "truncated": False}]
-    monkeypatch.setattr(supervised, "generate", lambda *arguments: written)
+    monkeypatch.setattr(supervised, "generate_all", lambda *a, **more: [(2, [0, 1], written)])
     settings = SMOKE | {"variant": "label", "num_generations": 1}
     kept = supervised.accepted(*base, "poker", rows, settings)
     assert [text["prompt"] for text in kept] == [rows[1]["prompt"]]
@@ -94,6 +97,51 @@ def test_sampling_gives_the_training_mode_back(base, training):
     supervised.accepted(model, tokenizer, "poker", CASE.load("train").select(range(8)), SMOKE)
     assert model.training is training
     model.eval()
+
+
+# Messages
+
+
+@pytest.fixture(scope="module", params=["llama3_1", "qwen2_5", "tulu"])
+def chat(request, chat_model):
+    return models.load_base(SMOKE | {"model_name_or_path": str(chat_model(request.param))})
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return CASE.load("train", profile="t4").select(range(4))
+
+
+def test_the_rows_of_a_chat_profile_are_messages(asked):
+    assert all(isinstance(row["prompt"], list) for row in asked)
+
+
+def test_what_is_taught_follows_the_chat_template_and_ends_once(chat, asked):
+    _, tokenizer = chat
+    variant = models.read_settings("poker", "t4")["variant"]
+    rows = supervised.taught("poker", asked, variant)
+    batch = supervised.collate(tokenizer, rows, 4096)
+    for row, ids, labels in zip(rows, batch["input_ids"], batch["labels"], strict=True):
+        prompt = generation.token_ids(tokenizer, row["prompt"])
+        assert ids[: len(prompt)].tolist() == prompt
+        learned = [token for token in labels.tolist() if token != supervised.IGNORED]
+        assert tokenizer.decode(learned) == row["completion"] + tokenizer.eos_token
+        assert tokenizer.bos_token_id not in learned
+
+
+def test_a_chat_model_is_sampled_from_the_same_tokens(chat, asked, monkeypatch):
+    seen = []
+
+    def listening(model, tokenizer, prompts, keys, **decoding):
+        seen.extend(generation.token_ids(tokenizer, prompt) for prompt in prompts)
+        completions = [{"completion": row["answer"], "truncated": False} for row in asked]
+        yield 4, list(range(4)), completions
+
+    monkeypatch.setattr(supervised, "generate_all", listening)
+    settings = SMOKE | {"variant": "label", "num_generations": 1}
+    supervised.accepted(*chat, "poker", asked, settings)
+    _, tokenizer = chat
+    assert seen == [generation.token_ids(tokenizer, prompt) for prompt in asked["prompt"]]
 
 
 # Tokens

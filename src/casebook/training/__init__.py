@@ -17,7 +17,6 @@ _MODULES = {
         *("PLAIN", "METHODS", "CaseArguments", "Config", "read_config", "reward_functions"),
         *("SUPERVISED",),
     ),
-    "constrained": ("ConstrainedTrainer",),
     "origin": ("input_digests", "settings_mark"),
     "kl_penalty": ("KL_PENALTY", "KlPenalty"),
     "log": (
@@ -31,6 +30,7 @@ _MODULES = {
     ),
     "loop": ("first_steps", "train", "training_rows"),
     "measure": ("MEASURED", "kept_rows", "measure_base", "measure_test"),
+    "rollouts": ("ConstrainedTrainer", "RolloutTrainer"),
     "run": ("Run", "default_folder", "find_run"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

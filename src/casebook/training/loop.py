@@ -37,13 +37,13 @@ from casebook.records import provenance, write_json
 from casebook.records.freshness import code_of, loaded_modules
 from casebook.training import supervised
 from casebook.training.config import PLAIN, Config, reward_functions
-from casebook.training.constrained import ConstrainedTrainer
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
 from casebook.training.measure import measure
 from casebook.training.memory import forget_peak, peak_mb
 from casebook.training.origin import input_digests
 from casebook.training.progress import Progress
+from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
 from casebook.training.run import Run, default_folder, prepare
 
 # How a full disk reads in the words of Python, torch and safetensors.
@@ -230,7 +230,7 @@ def _fit(
 def _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
     labels = load_case(config.case).labels
     rule = constraint_for(config.constraint, labels, tokenizer)
-    kind, more = GRPOTrainer, {}
+    kind, more = RolloutTrainer, {}
     if rule:
         kind = ConstrainedTrainer
         more = {"constraint": rule, "score_constrained": config.score_constrained}

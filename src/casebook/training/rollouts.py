@@ -1,11 +1,20 @@
-"""TRL's trainer on completions that keep to a constraint."""
+"""TRL's trainer, with what its rollouts lack here: merged weights, and a constraint."""
 
 from trl import GRPOTrainer
 
 from casebook.models.decoding import Constraint, constrained, constrained_generation
+from casebook.models.generation import merged
 
 
-class ConstrainedTrainer(GRPOTrainer):
+class RolloutTrainer(GRPOTrainer):
+    """GRPO whose completions are written with the adapter merged, where that rounds nothing."""
+
+    def _generate_single_turn(self, *args, **kwargs):
+        with merged(self.model):
+            return super()._generate_single_turn(*args, **kwargs)
+
+
+class ConstrainedTrainer(RolloutTrainer):
     """GRPO on completions that keep to a constraint.
 
     TRL's trainer knows none: it would sample freely, and score what was sampled by the whole

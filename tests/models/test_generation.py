@@ -1,0 +1,299 @@
+"""From prompts to tokens to completions: one way, whatever the model brings along."""
+
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from casebook import models
+from casebook.case import CasebookError
+from casebook.models import generation
+
+KINDS = ("llama3_1", "qwen2_5", "tulu")
+MESSAGES = [
+    {"role": "system", "content": "You judge poker hands."},
+    {"role": "user", "content": "Hand: 2H 2D 2C 9S 9H"},
+]
+DECODING = {"max_new_tokens": 12, "temperature": 1.0}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def chat(request, chat_model):
+    settings = models.read_settings("poker", "nano")
+    return models.load_base(settings | {"model_name_or_path": str(chat_model(request.param))})
+
+
+@pytest.fixture(scope="module")
+def nano():
+    return models.load_base(models.read_settings("poker", "nano"))
+
+
+def begins(tokenizer, ids):
+    return ids.count(tokenizer.bos_token_id)
+
+
+# Prompts
+
+
+def test_messages_and_text_never_begin_twice(chat):
+    _, tokenizer = chat
+    ids = generation.token_ids(tokenizer, MESSAGES)
+    assert begins(tokenizer, ids) == ("bos_token" in tokenizer.chat_template)
+    assert begins(tokenizer, generation.token_ids(tokenizer, "Hand: 2H")) == 1
+    assert begins(tokenizer, generation.completion_ids(tokenizer, "flush")) == 0
+
+
+@pytest.mark.parametrize("prompt", [MESSAGES, "Hand: 2H 2D 2C 9S 9H"], ids=["messages", "text"])
+def test_a_prompt_has_the_tokens_of_trls_rollouts(chat, prompt, tmp_path):
+    model, tokenizer = chat
+    trainer = GRPOTrainer(
+        model=model,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=GRPOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False),
+        train_dataset=Dataset.from_list([{"prompt": prompt}] * 8),
+        processing_class=tokenizer,
+    )
+    (theirs,), *_ = trainer._tokenize_prompts([prompt])
+    assert generation.token_ids(tokenizer, prompt) == list(theirs)
+    assert sorted(generation.end_ids(model, tokenizer)) == sorted(trainer.eos_token_ids)
+
+
+def test_token_ids_are_left_as_they_are(chat):
+    _, tokenizer = chat
+    ids = generation.token_ids(tokenizer, MESSAGES)
+    assert generation.token_ids(tokenizer, ids) == ids
+
+
+def test_a_text_that_is_shown_as_completion_ends_once(chat):
+    _, tokenizer = chat
+    assert generation.completion_ids(tokenizer, "flush").count(tokenizer.eos_token_id) == 1
+    unfinished = generation.completion_ids(tokenizer, "flu", ends=False)
+    assert tokenizer.eos_token_id not in unfinished
+
+
+# Settings
+
+
+def greedy(model, tokenizer, **more):
+    (written,) = generation.generate(model, tokenizer, [MESSAGES], 12, **more)
+    return written
+
+
+def test_a_penalty_of_the_models_own_does_not_count(chat):
+    model, tokenizer = chat
+    own = model.generation_config
+    assert own.repetition_penalty == 1.3
+    with_it = greedy(model, tokenizer)["ids"][1]
+    assert model.generation_config is own
+    model.generation_config = type(own)(eos_token_id=own.eos_token_id)
+    try:
+        assert greedy(model, tokenizer)["ids"][1] == with_it
+    finally:
+        model.generation_config = own
+    assert greedy(model, tokenizer, repetition_penalty=5.0)["ids"][1] != with_it
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_every_end_ends_a_completion(chat, which, monkeypatch):
+    model, tokenizer = chat
+    end = generation.end_ids(model, tokenizer)[which]
+    bias = torch.zeros(model.config.vocab_size)
+    bias[end] = 1e4
+    head = type(model.lm_head).forward
+    monkeypatch.setattr(model.lm_head, "forward", lambda states: head(model.lm_head, states) + bias)
+    written = greedy(model, tokenizer)
+    assert written["ids"][1] == [end]
+    assert (written["tokens"], written["truncated"], written["completion"]) == (1, False, "")
+
+
+def test_what_does_not_end_is_truncated(nano):
+    model, tokenizer = nano
+    (written,) = generation.generate(model, tokenizer, ["Hand: 2C\n"], 1)
+    assert written["truncated"]
+    assert written["tokens"] == 1
+
+
+def test_the_settings_of_a_run_decide_how_is_written():
+    settings = models.read_settings("poker", "nano") | {"min_p": 0.1, "repetition_penalty": 1.2}
+    sampled = generation.decoding_of(settings)
+    assert (sampled["min_p"], sampled["repetition_penalty"]) == (0.1, 1.2)
+    assert sampled["temperature"] == settings["temperature"]
+    assert "temperature" not in generation.decoding_of(settings, greedy=True)
+
+
+# Draws
+
+
+def prompts(n=24):
+    cards = ["2C", "9S", "9H", "KD", "AC"]
+    return [f"Hand: {' '.join(cards[: 1 + i % 5])}\n" for i in range(n)]
+
+
+def texts(pair, batch, keys, **more):
+    model, tokenizer = pair
+    model.eval()
+    asked, written = prompts(len(keys)), []
+    for start in range(0, len(asked), batch):
+        part = slice(start, start + batch)
+        written += generation.generate(
+            model, tokenizer, asked[part], keys=keys[part], **DECODING, **more
+        )
+    return [one["completion"] for one in written]
+
+
+def test_draws_depend_neither_on_the_batch_nor_on_the_order(nano):
+    keys = [(0, i, 0) for i in range(24)]
+    whole = texts(nano, 24, keys)
+    assert len(set(whole)) > 8
+    assert texts(nano, 7, keys) == whole
+    torch.manual_seed(5)
+    model, tokenizer = nano
+    order = torch.randperm(24).tolist()
+    shuffled = generation.generate(
+        model, tokenizer, [prompts()[i] for i in order], keys=[keys[i] for i in order], **DECODING
+    )
+    assert [one["completion"] for one in shuffled] == [whole[i] for i in order]
+
+
+def test_another_key_draws_something_else(nano):
+    first, second = ([(seed, i, 0) for i in range(24)] for seed in (0, 1))
+    assert texts(nano, 24, first) != texts(nano, 24, second)
+
+
+def test_draws_follow_the_models_probabilities():
+    probabilities = torch.tensor([[0.5, 0.0, 0.3, 0.2]])
+    draw = generation._Draw(
+        torch.rand((4000, 1), generator=torch.Generator().manual_seed(0)), 0, []
+    )
+    scores = draw(torch.zeros((4000, 0), dtype=torch.long), probabilities.log().expand(4000, -1))
+    counts = torch.bincount(scores.argmax(-1), minlength=4) / 4000
+    assert counts[1] == 0
+    assert torch.allclose(counts, probabilities[0], atol=0.03)
+
+
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_extreme_draws_are_possible_tokens(number):
+    scores = torch.tensor([[-torch.inf, 0.0, -1.0, -torch.inf]])
+    draws = torch.tensor([[number]], dtype=torch.float64)
+    chosen = generation._Draw(draws, 0, [])(torch.zeros((1, 0), dtype=torch.long), scores)
+    assert chosen.argmax(-1).item() == (1 if number == 0.0 else 2)
+
+
+def test_top_k_and_a_constraint_hold_under_keyed_draws(nano):
+    keys = [(0, i, 0) for i in range(24)]
+    model, tokenizer = nano
+    greedy_texts = [
+        one["completion"]
+        for one in generation.generate(model, tokenizer, prompts(), DECODING["max_new_tokens"])
+    ]
+    assert texts(nano, 24, keys, top_k=1) == greedy_texts
+    labels = ["flush", "one pair"]
+    rule = models.decoding.constraint_for("trie", labels, tokenizer)
+    assert {text.strip() for text in texts(nano, 24, keys, constraint=rule)} <= set(labels)
+
+
+# Memory
+
+
+def sizes(pair, **more):
+    keys = [(0, i, 0) for i in range(24)]
+    return [
+        (size, len(numbers))
+        for size, numbers, _ in generation.generate_all(*pair, prompts(), keys, **DECODING, **more)
+    ]
+
+
+def test_everything_fits_for_an_embedded_model(nano):
+    assert sizes(nano) == [(generation.LARGEST_BATCH, 24)]
+
+
+def test_the_batch_follows_the_memory_that_is_free(nano, monkeypatch):
+    model, _ = nano
+    free = {"cpu": 10**7}
+    monkeypatch.setattr(generation, "get_max_memory", lambda: free)
+    short, long = (generation.batch_that_fits(model, n) for n in (32, 320))
+    assert 1 <= long < short < generation.LARGEST_BATCH
+    free["cpu"] = 1
+    assert generation.batch_that_fits(model, 32) == 1
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_a_batch_is_halved_when_memory_runs_out(nano, monkeypatch, error):
+    plain = generation.generate
+
+    def scarce(model, tokenizer, asked, **more):
+        if len(asked) > 7:
+            raise error
+        return plain(model, tokenizer, asked, **more)
+
+    keys = [(0, i, 0) for i in range(24)]
+    whole = {}
+    for _, numbers, completions in generation.generate_all(*nano, prompts(), keys, **DECODING):
+        whole |= zip(numbers, (one["ids"] for one in completions), strict=True)
+    monkeypatch.setattr(generation, "generate", scarce)
+    halved = {}
+    for size, numbers, completions in generation.generate_all(*nano, prompts(), keys, **DECODING):
+        assert size == 6
+        halved |= zip(numbers, (one["ids"] for one in completions), strict=True)
+    assert halved == whole
+
+
+def test_not_even_one_completion_fits(nano, monkeypatch):
+    def scarce(*_, **__):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory")
+
+    monkeypatch.setattr(generation, "generate", scarce)
+    with pytest.raises(CasebookError, match="does not fit into memory"):
+        list(generation.generate_all(*nano, prompts(), **DECODING))
+
+
+def test_another_error_is_not_taken_for_memory(nano, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(generation, "generate", broken)
+    with pytest.raises(RuntimeError, match="shapes"):
+        list(generation.generate_all(*nano, prompts(), **DECODING))
+
+
+# Merging
+
+
+def adapted(**changes):
+    settings = models.read_settings("poker", "nano") | changes
+    model, tokenizer = models.load_policy("poker", "nano", settings=settings)
+    torch.manual_seed(1)
+    for name, weights in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weights, std=0.05)
+    return model, tokenizer
+
+
+def test_a_merged_adapter_leaves_no_rounding_behind():
+    model, tokenizer = adapted()
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    keys = [(0, i, 0) for i in range(24)]
+    apart = texts((model, tokenizer), 24, keys)
+    with generation.merged(model):
+        inside = model.state_dict()
+        assert any(not torch.equal(inside[name], before[name]) for name in before)
+        assert texts((model, tokenizer), 24, keys) == apart
+    after = model.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert texts((model, tokenizer), 24, keys) == apart
+
+
+def test_weights_come_back_after_an_error():
+    model, _ = adapted()
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    with pytest.raises(KeyboardInterrupt), generation.merged(model):
+        raise KeyboardInterrupt
+    assert all(torch.equal(model.state_dict()[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("changes", [{"dtype": "bfloat16"}, {"lora_dropout": 0.1}])
+def test_nothing_is_merged_that_would_write_differently(changes):
+    model, _ = adapted(**changes)
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    with generation.merged(model):
+        assert all(torch.equal(model.state_dict()[name], before[name]) for name in before)
