@@ -7,14 +7,14 @@ import pytest
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.records import studies
+from casebook.records import gate, studies
 
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """A record of the study of prompts, made by the code that is here."""
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    monkeypatch.setattr(studies, "_PRINTED", set())
+    monkeypatch.setattr(gate, "_PRINTED", set())
     made_by = importlib.import_module("casebook.cases.math.studies.prompts")
     monkeypatch.setattr(made_by, "record", lambda: {"provenance": [], "limits": [1]})
     assert studies.write("prompts") == tmp_path / "math" / "data" / "prompts.json"
