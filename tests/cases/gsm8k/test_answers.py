@@ -168,7 +168,16 @@ def test_more_marks_than_anyone_needs_are_no_answer():
     assert read_answer("#### 42\n" * MOST_MARKS) is None
 
 
-REPEATED = ["answer is ", "answer is 1 ", "#### ", r"\boxed{", r"\boxed{1}", "<answer>", "1 or "]
+REPEATED = [
+    "answer is ",
+    "answer: 1 ",
+    "answer is 1 ",
+    "#### ",
+    r"\boxed{",
+    r"\boxed{1}",
+    "<answer>",
+    "1 or ",
+]
 REPEATED += [
     "<answer>1</answer>",
     "<think>",

@@ -29,8 +29,7 @@ from casebook.cases.gsm8k.reading import (
 from casebook.rewards import completion_text
 
 LONGEST_STATEMENT = 1000  # characters; what is longer is a text and no answer
-MOST_MARKS = 64  # in one completion; where there are more, it has no answer
-
+MOST_MARKS = 32  # in one completion; where there are more, it has no answer
 NEAR = 200  # characters behind "the answer is" in which a number is looked for
 
 # Where an answer stands.
@@ -74,12 +73,19 @@ _SPELLED = {
     "minus": "-",
     "negative": "-",
     "equals": "=",
+    " is": "=",
+    " are": "=",
+    " makes": "=",
+    " gives": "=",
     "% of": "% ×",
+    "percent of": "% ×",
+    "per cent of": "% ×",
     "i.e.": "that is",
     "e.g.": "that is",
 }
 _SPELLING = re.compile(
-    r"\\(?:times|cdot|div|approx)(?![a-z])|% of(?= [$€£]?\d)|\b[ie]\.[eg]\."
+    r"\\(?:times|cdot|div|approx)(?![a-z])|(?:%|\bper ?cent) of(?= [$€£]?\d)|\b[ie]\.[eg]\."
+    r"|(?<=\d) (?:is|are|makes|gives)(?= [$€£]?-?\d)"
     r"|\b(?:multiplied by|divided by|plus|minus|negative|equals|times)(?= *[$€£(-]?\d)",
     re.IGNORECASE,
 )
@@ -94,16 +100,16 @@ _LARGE = (
 _SMALL = r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _PART = r"half|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth"
 _CHANGED_BEHIND = re.compile(
-    rf"!|[ %]*\^|[- ]?(?:[kKMBTixyzneπ]|pi)\b(?!['’.]\w)|(?:[- ]?[a-zA-Z$]+){{0,2}}?[- ]?\b"
-    rf"(?i:(?<![a-z])(?:{_LARGE}|(?:{_PART}|halve|ten)s|half|twice|thrice|doubled?|tripled?"
-    r"|quadrupled?|squared|cubed|factorial|modulo?))\b"
+    rf"!|[ %]*\^|[- ]?(?:[kKMBTixyzneπ]|pi)\b(?!['’.]\w)|(?:[- ]?[a-zA-Z$]+){{0,2}}?[- ]?"
+    rf"(?i:(?<![a-z])(?:{_LARGE}|(?:{_PART}|halve|ten)s|half|twice|thrice|halved|doubled?|tripled?"
+    r"|quadrupled?|squared|cubed|factorial|modulo?|fold|ish))\b"
     r"|(?i:[^\d]{0,40}?(?:\b(?:and|by|plus|minus|times|to)|[-+,/×÷=&]) ?(?:an? )?"
     rf"(?:{_SMALL}|{_LARGE}|{_PART}|quarter))\b"
 )
 _CHANGED_AHEAD = re.compile(
     rf"\b(?:(?:{_LARGE})(?:-\w+)?\W{{0,4}}|(?:{_SMALL}), |(?:(?:{_PART}|quarter|square|cube"
     r"|root|power|factorial|logarithm|reciprocal|inverse|opposite) of(?: (?:the|a|an))?"
-    r"|half|twice|thrice|double|triple)[- ]*)"
+    r"|half|twice|thrice|double|triple|sqrt|log|ln)[- ]*)"
     r"[$€£]?-?$|[/÷×] ?$",
     re.IGNORECASE,
 )
@@ -115,24 +121,34 @@ _SHORT_UNIT = re.compile(
 # What leaves a statement without one answer.
 _NO_ONE_NUMBER = re.compile(
     r"\bor\b(?=[\s\S]{0,40}?(?:\d|\b(?:" + _SMALL + "|" + _LARGE + r")\b)|\W*$"
-    r"| (?:so|not|more|less|fewer|something|under|over|above|below|up)\b)"
-    r"|\b(?:unless|maybe|perhaps|possibly|might|otherwise|alternatively|instead)\b"
-    r"|\bbetween (?:\w+ )?[$€£]?\d|\d and (?:up|more|above|over)\b|\d\+(?! ?[\d.$(])"
+    r"| (?:so|not|more|less|fewer|something|an?other|none|under|over|above|below|up)\b)"
+    r"|\b(?:unless|maybe|perhaps|possibly|might|otherwise|alternatively|instead"
+    r"|up to and including)\b"
+    r"|\bbetween (?:\w+ )?[$€£]?\d|\d and (?:up|more|above|over|counting)\b|\d\+(?! ?[\d.$(])"
+    r"|\d (?:to|through|till|until) [$€£]?-?\d|\d(?: \w+)? (?:less|more|fewer) than [$€£]?\d"
+    r"|[$€£¥₹]-?\d[\d,.]* ?[mb]\b|\b[a-z]\(-?\d|(?:--|\+\+) ?[$€£]?\d"
     r"|[<>≤≥≠±√∛∞²³|]|!=|\d:\d|\d ?: ?\d[\d,.]*\W*$"
     r"|\\(?:[lg]eq?|neq?|pm|sqrt|infty|log|ln|pi)(?![a-z])",
     re.IGNORECASE,
 )
 _COMPARED_AHEAD = re.compile(
-    r"\b(?:at least|at most|up to|almost|nearly|over|under"
-    r"|above|below|beyond|exceed\w*|than(?: or equal to)?)(?: (?:a|about|exactly))? [$€£]?-?$",
+    r"\b(?:at least|at most|up to|m(?:in|ax)(?:imum)?(?: of)?|almost|nearly|over"
+    r"|under|above|below|beyond|within|exceed\w*|than(?: or equal to)?)"
+    r"(?: (?:a|about|exactly))? [$€£]?-?$",
     re.IGNORECASE,
 )
-_COMPARED_BEHIND = re.compile(r"\W*(?:\w+ ){0,2}at (?:least|most)\b", re.IGNORECASE)
+_COMPARED_BEHIND = re.compile(
+    r"\W*(?:\w+ ){0,2}(?:at (?:least|most)|m(?:in|ax)(?:imum)?|onwards?|upwards?)\b", re.IGNORECASE
+)
 _DENIAL = r"\b(?:not|never|cannot|neither|nor|doubt(?:s|ed|ful)?|\w{1,9}n't)\b"
-_DENIED_AHEAD = re.compile(rf"{_DENIAL}|\bno [$€£]?$", re.IGNORECASE)
+_DENIED_AHEAD = re.compile(
+    rf"{_DENIAL}|\b(?:except|excluding|anything but)\b"
+    r"|\b(?:no|all but|wrong:?|incorrect:?|false:?) [$€£]?$",
+    re.IGNORECASE,
+)
 _DENIED_BEHIND = re.compile(
     rf"{_DENIAL}(?: be)?(?: (?:the|an|my|it|right|correct|true|possible|valid)\b|\W*$)"
-    r"|\b(?:wrong|incorrect|false|impossible)(?: (?:answer|number|result))?\W*$|\bno\W*$",
+    r"|\b(?:wrong|incorrect|false|impossible)(?: (?:answer|number|result))?\W*$|\bnope?\W*$",
     re.IGNORECASE,
 )
 _OTHER_DENIED = re.compile(
@@ -145,7 +161,8 @@ _REASON = re.compile(
     r"|consisting|made up|which(?! round)|that is|of (?:whom|them)|considering)\b|:|—",
     re.IGNORECASE,
 )
-_SHORT = 40  # characters; what stands before a reason is no answer if it is longer and calculates
+# Characters ahead of a number or a reason. Longer words belong to a story, not to the answer.
+_SHORT = 40
 _BECAUSE = r"\W*(?:this|that|it|which) (?:is|comes|follows) (?:because|since|due|from|as)\b"
 _EXPLAINS = re.compile(
     rf"{_BECAUSE}|\W*(?:because|since|as|for|each|every|explanation|reason)\b", re.IGNORECASE
@@ -230,7 +247,10 @@ def _without_thoughts(text: str) -> str:
 
 
 def _in_context(text: str, begin: int, start: int, end: int, finish: int) -> str:
-    """The statement from `start` to `end` of a mark, with the words beside it that belong to it."""
+    """What stands in a mark from `start` to `end`, with the words beside it that belong to it.
+
+    The mark itself, with its tags or braces, goes from `begin` to `finish`.
+    """
     said = text[start:end] if end - start <= LONGEST_STATEMENT else text[start : end + 1]
     said = _without_thoughts(said)
     ahead = _AHEAD.search(text[max(0, begin - 60) : begin])
@@ -250,15 +270,17 @@ def _marked(text: str) -> Iterator[str]:
     for found in _HASHES.finditer(text):
         if _RESULT.match(in_plain_signs(found[1])):
             yield _in_context(text, found.start(), found.start(1), found.end(1), found.end(1))
+    tried = 0
     for phrase in _PHRASE.finditer(text):
         if not _DIGIT.search(text, phrase.end(), phrase.end() + NEAR):
             continue
+        tried += 1
         line = _LINE.match(text, phrase.end())
         start, end = line.start(1), line.end(1)
         later = text[end : end + LONGEST_STATEMENT]
         said = _SENTENCE.split(line[1], maxsplit=1)[0]
-        # "answer:" may also open a whole solution
-        opens = phrase[0][-1] in ":=" and _DIGIT.search(later)
+        # "answer:" may also open a whole solution, though not time and again
+        opens = tried < MOST_MARKS and phrase[0][-1] in ":=" and _DIGIT.search(later)
         if _DIGIT.search(said) and not (opens and len(NUMBER.findall(line[1])) > 1):
             end = start + len(said)
             yield _in_context(text, phrase.start(), phrase.start(), end, end).replace("\n", " ")
@@ -351,7 +373,7 @@ def stated(text: str) -> Decimal | None:
 
 def _undressed(text: str) -> str:
     text = in_plain_signs(_NOTE.sub(r"\1", text)).replace("’", "'")
-    text = _DRESS.sub(" ", text)
+    text = re.sub(r"[ \t\r]+", " ", _DRESS.sub(" ", text))
     text = _SPELLING.sub(lambda found: f" {_SPELLED[found[0].lower()]} ", text)
     text = _CLOCK.sub(r"\1", text)
     text = re.sub(r"\$(?! ?-?\.?\d)", " ", text)  # of mathematics
@@ -412,7 +434,10 @@ def _part(text: str, begin: int, end: int) -> _Part | None:
     seen: list[Decimal] = []
     calculates = False
     for i, number in enumerate(found):
-        ahead, gap = text[begin : number.start()], text[done : number.start()]
+        ahead, gap = (
+            text[max(begin, number.start() - 2 * _SHORT) : number.start()],
+            text[done : number.start()],
+        )
         done = number.end()
         last = i + 1 == len(found)
         behind = text[done : end if last else found[i + 1].start()]
@@ -425,7 +450,8 @@ def _part(text: str, begin: int, end: int) -> _Part | None:
             joined
             or _undone(number, value)
             or _CHANGED_BEHIND.match(text, done) is not None
-            or _CHANGED_AHEAD.search(text[: number.start()]) is not None
+            or _CHANGED_AHEAD.search(text[max(0, number.start() - _SHORT) : number.start()])
+            is not None
             or (0 < len(letters) < 3 and not _SHORT_UNIT.fullmatch(letters))
             or (last and re.search(r"[-+*/×÷^] ?$", behind) is not None)
         )

@@ -12,8 +12,8 @@ a configuration are 1.
     answer:  NUMBER, perhaps with a full stop                           and nothing else
 
 where `NUMBER` is digits with or without a sign, commas between thousands and decimals. The other
-variants of the prompt ask for the same form as `reason`. *Correct* compares numbers: what a text
-gives as its answer, whatever its form, `extract_number` reads.
+variants of the prompt ask for the same form as `reason`. *Correct* compares numbers: the one that
+a completion states as its answer, whatever its form, by the rules of `answers.yaml`.
 
 As published, a completion is a list of one message, and another input raises; here every reward
 takes any completion and none raises, in either form. All take time linear in its length, where
@@ -61,7 +61,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
 
     Args:
         completion: a string or a list of messages; anything else is an empty completion.
-        answer: a number or its text; where it is neither, nothing is correct.
+        answer: a number of any type or its text; where it is neither, nothing is correct.
         variant: one of `VARIANTS`; for `"answer"` a number alone is well formed.
 
     Raises:
@@ -141,7 +141,9 @@ def correctness(form: str = "fixed") -> Reward:
 
 
 def soft_correctness(form: str = "fixed") -> Reward:
-    """1.0 where the answer block gives the right number, whatever is around it.
+    """1.0 where the answer block states the right number, whatever is around it.
+
+    By the rules of the grade: a hedge in the block, such as "42 or 43", states none.
 
     As published, the first run of digits and commas of the block is read, or of the whole
     completion where there is no tag, and its commas are dropped, but not the gold answer's. So
