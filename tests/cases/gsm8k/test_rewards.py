@@ -1,7 +1,11 @@
 """The GSM8K grade and the source's six rewards: as published, fixed, and where they differ."""
 
+import math
 import re
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,7 +134,29 @@ def test_answers_are_compared_as_numbers(answer):
     assert grade(CAREFUL, answer).correct is (answer != "1,7e1")
 
 
-@pytest.mark.parametrize("answer", [None, "", "seventeen", 17.0, True, b"17", ["17"], "18"])
+NO_NUMBERS = [math.nan, math.inf, Decimal("NaN"), Decimal("-Infinity"), 17 + 0j, np.float32("nan")]
+
+
+ANY_17 = [17, 17.0, np.int64(17), np.uint8(17), np.float32(17), Decimal(17), Decimal("17.00")]
+
+
+@pytest.mark.parametrize("answer", [*ANY_17, Fraction(34, 2)])
+def test_the_right_answer_may_be_a_number_of_any_type(answer):
+    assert grade(CAREFUL, answer) == Grade(True, "17", True)
+    assert correctness()([CAREFUL], answer=[answer]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [("0.1", 0.1), ("0.1", np.float32(0.1)), ("0.5", Fraction(1, 2)), ("1" * 300, int("1" * 300))],
+)
+def test_a_right_answer_is_compared_as_it_is_written(written, answer):
+    assert grade(block(written), answer).strict
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "", "seventeen", 17.5, True, b"17", ["17"], "18", *NO_NUMBERS]
+)
 def test_nothing_is_correct_against_what_is_another_number_or_none(answer):
     assert not grade(CAREFUL, answer).correct
 

@@ -19,13 +19,14 @@ from casebook.rewards import completion_text
 
 LONGEST = 300  # characters of one number; no answer to a word problem is near it
 MOST = 100  # numbers of one sentence that are looked at, from its end
+FAR = MOST * LONGEST  # characters of one sentence that are looked at, from its end
 
 # 1,234,567 or 1 234 567, the Indian 12,34,567, or digits without a mark between thousands.
 _DIGITS = (
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?:[ ]\d{3})+(?![\w/-])"
     r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?!\d)|\d+)"
 )
-_NUMBER = re.compile(
+NUMBER = re.compile(
     rf"""(?P<hours>(?<![\d:.,])\d{{1,2}}):(?P<minutes>[0-5]\d)(?![\d:])
     |(?P<value>{_DIGITS}(?:\.\d+)?|(?<![\w.])\.\d+)
      (?:[ ]?(?:x|×|\*|·|\\times|\\cdot)[ ]?10[ ]?\^[ ]?\{{?(?P<power>-?\d{{1,2}})(?!\d)\}}?
@@ -34,7 +35,7 @@ _NUMBER = re.compile(
        |[ ]?/[ ]?(?P<below>\d+(?:\.\d+)?))?""",
     re.VERBOSE | re.ASCII,
 )
-_ANSWER_TAG = re.compile(r"<(/?)answer\b[^<>]*>", re.IGNORECASE)
+ANSWER_TAG = re.compile(r"<(/?)answer\b[^<>]*>", re.IGNORECASE)
 _BRACE = re.compile(r"\\f?box(?:ed)?\s*\{|\\[{}]|[{}]")
 _PHRASE = re.compile(r"\banswer\b[^\n.!?\d]{0,40}?(?:\b(?:is|be)\b|:|=)", re.IGNORECASE)
 # What may stand between a mark and its number.
@@ -45,9 +46,10 @@ _DRESS = re.compile(
 _CALCULATION = re.compile(
     r"(?: [A-Za-z]{1,20}){0,3}(?:[ $]*[-+*/×÷·=^] *[\d$(]|[ ]?\\(?:times|cdot|div)\b)"
 )
+_DIGIT = re.compile(r"\d")
 _HEADING = re.compile(r"\d{1,2}[.)] +[A-Z*]")  # "#### 3. Then"
 # Where a completion ends, whatever the model went on to write.
-_RUN_ON = re.compile(
+RUN_ON = re.compile(
     r"<\|(?:im_end|eot_id|endoftext|end_of_text)\|>|</s>"
     r"|\n *(?:Q|Question|Problem|Human|User) ?\d{0,3}:"
 )
@@ -78,7 +80,20 @@ _SAME_SIGN = {
     " 1/5": "⅕",
     " 1/8": "⅛",
 }
-_PLAIN_SIGN = {ord(sign): plain for plain, signs in _SAME_SIGN.items() for sign in signs}
+
+
+class _PlainSigns(dict[int, str]):
+    """Code of a sign -> its one spelling; digits of all scripts become 0 to 9."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        self[code] = str(unicodedata.decimal(sign, sign))
+        return self[code]
+
+
+_PLAIN_SIGN = _PlainSigns(
+    (ord(sign), plain) for plain, signs in _SAME_SIGN.items() for sign in signs
+)
 _LATEX = {"{,}": ",", r"\!": "", r"\,": " ", r"\;": " ", r"\$": "$", r"\%": "%", "<<": "; "}
 _CURRENCY = "$€£¥₹"
 
@@ -120,7 +135,7 @@ def extract_number(text: Any) -> Decimal | None:
     >>> extract_number("I do not know.") is None
     True
     """
-    text = _in_plain_signs(completion_text(text).strip())
+    text = in_plain_signs(completion_text(text).strip())
     block = _answer_block(text)
     text = _until_the_end(text) if block is None else block.strip()
     for place in (_boxed, _behind_hashes, _behind_phrase, _last_sentence):
@@ -130,19 +145,14 @@ def extract_number(text: Any) -> Decimal | None:
     return None
 
 
-def _in_plain_signs(text: str) -> str:
+def in_plain_signs(text: str) -> str:
     """The text with one spelling of signs, digits, blanks, fractions and calculator notes."""
     if not text.isascii():
         text = text.translate(_PLAIN_SIGN)
-        text = re.sub(r"(?![0-9])\d", _plain_digit, text)
     for sign, plain in _LATEX.items():
         text = text.replace(sign, plain)
     text = text.replace(">>", "; ")
     return _FRACTION.sub(_plain_fraction, text)
-
-
-def _plain_digit(sign: re.Match) -> str:
-    return str(unicodedata.decimal(sign[0]))
 
 
 def _plain_fraction(found: re.Match) -> str:
@@ -153,7 +163,7 @@ def _plain_fraction(found: re.Match) -> str:
 def _answer_block(text: str) -> str | None:
     """The last closed answer block; where none is, what follows the last opening tag."""
     block = opened = None
-    for tag in _ANSWER_TAG.finditer(text):
+    for tag in ANSWER_TAG.finditer(text):
         if not tag[1]:
             opened = tag.end()
         elif opened is not None:
@@ -163,7 +173,7 @@ def _answer_block(text: str) -> str | None:
 
 def _until_the_end(text: str) -> str:
     """What comes before an end token, or before another question, if a number does."""
-    end = _RUN_ON.search(text)
+    end = RUN_ON.search(text)
     return text[: end.start()] if end and re.search(r"\d", text[: end.start()]) else text
 
 
@@ -207,18 +217,18 @@ def _line(text: str, start: int) -> str:
 def _right_behind(text: str, start: int) -> tuple[Decimal, int] | None:
     """The number that follows at once, unless it starts a calculation, and where it ends."""
     dress = _DRESS.match(text, start)
-    found = _NUMBER.match(text, dress.end())
+    found = NUMBER.match(text, dress.end())
     if found is None or _CALCULATION.match(text, found.end()):
         return None
     negative = "-" in text[max(start, dress.end() - 3) : dress.end()]
-    value = _value(found, negative)
+    value = value_of(found, negative)
     return None if value is None else (value, found.end())
 
 
 def _last_sentence(text: str) -> Decimal | None:
     """The answer of the last sentence that holds a number."""
     for line in reversed(text.split("\n")):
-        for sentence in reversed(_SENTENCE_END.split(line)):
+        for sentence in reversed(_SENTENCE_END.split(line) if _DIGIT.search(line) else ()):
             number = _of_sentence(sentence, alone=sentence == text)
             if number is not None:
                 return number
@@ -227,8 +237,9 @@ def _last_sentence(text: str) -> Decimal | None:
 
 def _of_sentence(text: str, alone: bool) -> Decimal | None:
     """Rule *which*, and, of the numbers that may stand for it, the nearest that is one."""
-    numbers = list(_NUMBER.finditer(text))[-MOST:]
-    numbers = [found for found in numbers if not _is_stuck(text, found.start())] or numbers
+    text = text[-FAR:]
+    numbers = list(NUMBER.finditer(text))[-MOST:]
+    numbers = [found for found in numbers if not is_stuck(text, found.start())] or numbers
     sign = max(text.rfind("="), text.rfind("≈"))
     behind = [found for found in numbers if found.start() > sign]
     if sign >= 0 and behind:
@@ -236,7 +247,7 @@ def _of_sentence(text: str, alone: bool) -> Decimal | None:
         ranked = [found for found in behind if rounded and found.start() >= rounded.end()] + behind
     else:
         ranked = _by_weight(text, numbers)
-    values = (_value(found, _is_negative(text, found.start(), alone)) for found in ranked)
+    values = (value_of(found, _is_negative(text, found.start(), alone)) for found in ranked)
     return next((value for value in values if value is not None), None)
 
 
@@ -253,7 +264,7 @@ def _by_weight(text: str, numbers: list[re.Match]) -> list[re.Match]:
     return main[::-1] + aside[::-1]
 
 
-def _is_stuck(text: str, start: int) -> bool:
+def is_stuck(text: str, start: int) -> bool:
     """Whether a number is part of a word, an exponent or an index: `m2`, `x^2`, `a_{2}`."""
     before = text[max(0, start - 2) : start]
     return before[-1:].isalpha() or before[-1:] in ("^", "_") or before in ("^{", "_{")
@@ -277,8 +288,8 @@ def _is_negative(text: str, start: int, alone: bool) -> bool:
     return not left or not (left[-1].isdigit() or left[-1] in ")]}%")
 
 
-def _value(found: re.Match, negative: bool) -> Decimal | None:
-    """The number of a match of `_NUMBER`; `None` where it is too long or divides by zero."""
+def value_of(found: re.Match, negative: bool) -> Decimal | None:
+    """The number of a match of `NUMBER`; `None` where it is too long or divides by zero."""
     if len(found[0]) > LONGEST:
         return None
     if found["hours"]:

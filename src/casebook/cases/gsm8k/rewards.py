@@ -12,8 +12,8 @@ a configuration are 1.
     answer:  NUMBER, perhaps with a full stop                           and nothing else
 
 where `NUMBER` is digits with or without a sign, commas between thousands and decimals. The other
-variants of the prompt ask for the same form as `reason`. *Correct* compares numbers: what a text
-gives as its answer, whatever its form, `extract_number` reads.
+variants of the prompt ask for the same form as `reason`. *Correct* compares numbers: the one that
+a completion states as its answer, whatever its form, by the rules of `answers.yaml`.
 
 As published, a completion is a list of one message, and another input raises; here every reward
 takes any completion and none raises, in either form. All take time linear in its length, where
@@ -24,9 +24,11 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import partial
+from numbers import Integral, Number, Rational
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
+from casebook.cases.gsm8k.answers import read_answer, stated
 from casebook.cases.gsm8k.reading import LONGEST, extract_number
 from casebook.rewards import (
     Reward,
@@ -59,7 +61,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
 
     Args:
         completion: a string or a list of messages; anything else is an empty completion.
-        answer: a number or its text; where it is neither, nothing is correct.
+        answer: a number of any type or its text; where it is neither, nothing is correct.
         variant: one of `VARIANTS`; for `"answer"` a number alone is well formed.
 
     Raises:
@@ -70,16 +72,15 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
-    number, right = extract_number(text), _right(answer)
-    if variant == "answer":
-        well_formed = _plain_number(text.strip().removesuffix(".")) is not None
-    else:
-        blocks = tag_blocks(text, TAGS)
-        well_formed = blocks is not None and _plain_number(blocks[1]) is not None
+    blocks = [text.strip().removesuffix(".")] if variant == "answer" else tag_blocks(text, TAGS)
+    number = _plain_number(blocks[-1]) if blocks else None
+    well_formed = number is not None
+    if not well_formed:
+        number = read_answer(text)
     return Grade(
         well_formed,
         None if number is None else _written(number),
-        number is not None and number == right,
+        _same(number, _right(answer)),
     )
 
 
@@ -140,7 +141,9 @@ def correctness(form: str = "fixed") -> Reward:
 
 
 def soft_correctness(form: str = "fixed") -> Reward:
-    """1.0 where the answer block gives the right number, whatever is around it.
+    """1.0 where the answer block states the right number, whatever is around it.
+
+    By the rules of the grade: a hedge in the block, such as "42 or 43", states none.
 
     As published, the first run of digits and commas of the block is read, or of the whole
     completion where there is no tag, and its commas are dropped, but not the gold answer's. So
@@ -166,7 +169,7 @@ def soft_correctness(form: str = "fixed") -> Reward:
         return (found[0].replace(",", "") if found else "0") == _gold_text(gold)
 
     def fixed(text: str, answer: Any) -> bool:
-        return _same(extract_number(_block(text)), _right(answer))
+        return _same(stated(_block(text)), _right(answer))
 
     return _of_answer("soft_correctness", fixed if form == "fixed" else published, form)
 
@@ -373,9 +376,20 @@ def _plain_number(text: str) -> Decimal | None:
 
 
 def _right(answer: Any) -> Decimal | None:
-    if isinstance(answer, int) and not isinstance(answer, bool):
-        return Decimal(answer)
-    return extract_number(answer) if isinstance(answer, str) else None
+    """The right number: `answer` itself if it is a number and finite, or the one in its text."""
+    if isinstance(answer, str):
+        return extract_number(answer)
+    if isinstance(answer, bool) or not isinstance(answer, Number):
+        return None
+    try:
+        if isinstance(answer, Integral):
+            return Decimal(int(answer))
+        if isinstance(answer, Rational):
+            return Decimal(answer.numerator) / answer.denominator
+        number = Decimal(str(answer))
+    except (ArithmeticError, ValueError):
+        return None
+    return number if number.is_finite() else None
 
 
 def _gold_text(gold: Any) -> str | None:
