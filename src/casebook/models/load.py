@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from casebook import paths
-from casebook.case import PROFILES, CasebookError, check_name, load_case
+from casebook.case import CasebookError, check_name
+from casebook.settings import read_settings
 
 BACKENDS = ("auto", "unsloth", "peft")
 BACKEND = os.environ.get("CASEBOOK_BACKEND", "auto")
@@ -31,7 +32,6 @@ if UNSLOTH:
     import unsloth
 
 import torch
-import yaml
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -108,20 +108,6 @@ class PeftLanguageModel:
 
 
 FastLanguageModel = unsloth.FastLanguageModel if UNSLOTH else PeftLanguageModel
-
-
-def read_settings(case: str, profile: str) -> dict[str, Any]:
-    """The training settings of a case and profile: `configs/<case>/<profile>.yaml` as a dict.
-
-    Raises:
-        CasebookError: unknown case or profile, or no such file.
-    """
-    load_case(case)
-    check_name("profile", profile, PROFILES)
-    path = paths.CONFIGS / case / f"{profile}.yaml"
-    if not path.exists():
-        raise CasebookError(f"the case {case!r} has no configuration for {profile!r} ({path})")
-    return yaml.safe_load(path.read_text())
 
 
 def load_policy(
