@@ -220,12 +220,26 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
     try:
         base = json.loads(adapter.read_text())["base_model_name_or_path"]
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
+        _check_saved(folder)
         model = PeftModel.from_pretrained(model, folder).merge_and_unload()
     except CasebookError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise CasebookError(f"the adapter in {folder} is damaged: {_first_line(error)}") from error
     return model, tokenizer, card
+
+
+def _check_saved(folder: Path) -> None:
+    """Raise where an adapter holds values that are no numbers, or its tokenizer is damaged."""
+    for name, tensor in load_file(folder / "adapter_model.safetensors").items():
+        if not tensor.isfinite().all():
+            raise CasebookError(f"the adapter in {folder} is damaged: {name} is not finite")
+    if (folder / "tokenizer.json").exists() or (folder / "tokenizer_config.json").exists():
+        try:
+            AutoTokenizer.from_pretrained(folder)
+        except Exception as error:  # the tokenizers library raises bare ones
+            said = _first_line(error)
+            raise CasebookError(f"the tokenizer in {folder} is damaged: {said}") from error
 
 
 def largest_change(folder: Path) -> float:
