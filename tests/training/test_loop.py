@@ -669,10 +669,9 @@ def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
     assert names[0].read_bytes() == names[1].read_bytes()
     assert stopped.metrics_file.read_bytes() == whole.metrics_file.read_bytes()
     timed = {"train_seconds", "measure_seconds", "samples_per_second", "peak_memory_mb"}
-    records = [
-        {k: v for k, v in run.record().items() if k not in timed} for run in (whole, stopped)
-    ]
-    assert records[0] == records[1]
+    one, other = whole.record(), stopped.record()
+    for name in set(one) - timed - {"provenance"}:
+        assert one[name] == other[name], name
 
 
 def test_two_trainings_into_one_folder_are_one_and_a_sentence(tmp_path):
@@ -698,7 +697,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(output, tmp_path):
         ({"train_limit": 1}, "1 training prompts do not fill a step, which takes 4"),
         ({"train_limit": 1, "method": "plain_grpo"}, "1 training prompts do not fill a step"),
         ({"lora_target_modules": ["nope"]}, "these settings cannot be trained: .*nope"),
-        ({"loss_type": "vespo"}, "these settings cannot be trained: VESPO"),
     ],
 )
 def test_what_only_the_model_or_the_rows_can_refuse_is_one_sentence(overrides, message, tmp_path):

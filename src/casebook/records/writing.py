@@ -34,11 +34,13 @@ def alone_in(folder: Path, busy: str) -> Iterator[None]:
         busy: what to say where another process holds the lock.
 
     Raises:
-        CasebookError: `busy`.
-        OSError: the folder cannot be written.
+        CasebookError: `busy`, or the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CasebookError(f"{folder} cannot be written: {error.strerror or error}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
