@@ -163,7 +163,7 @@ def figures(run):
         "record": timeless(run.record()),
         "metrics": [timeless(json.loads(line)) for line in open(run.metrics_file)],
         "adapter": (run.adapter / "adapter_model.safetensors").read_bytes(),
-        "completions": completions.to_json() if len(completions) else "",
+        "completions": completions.to_csv(index=False),
     }
 
 
