@@ -41,7 +41,6 @@ def test_every_arm_is_taken(case):
 @pytest.mark.parametrize(
     "overrides",
     [
-        {"learning_rate": "1e-3"},  # YAML's grammar calls it a text
         {"learning_rate": 0},
         {"seed": 2**32 - 1},
         {"epsilon_high": None},
@@ -53,6 +52,10 @@ def test_every_arm_is_taken(case):
 )
 def test_what_is_taken(overrides):
     assert checked(SMOKE, overrides) == yaml.safe_load(SMOKE.read_text()) | overrides
+
+
+def test_a_number_that_yaml_calls_a_text_is_a_number():
+    assert checked(SMOKE, {"learning_rate": "1e-3"})["learning_rate"] == 0.001
 
 
 # What is not
@@ -72,7 +75,7 @@ def wrong_values(field):
     elif field.kind == "names":
         beyond = [["a", "a"], [""], "a"]
     elif field.kind == "numbers":
-        beyond = [[math.nan], ["a"], [True], [math.inf], 1.0]
+        beyond = [[math.nan], ["a"], [True], [math.inf], ["1"], 1.0]
     elif field.kind == "text":
         beyond = ["a\0b", "a\nb", "  "]
     return [*beyond, *(value for value in OTHER_TYPES if not field.takes(value))]

@@ -77,7 +77,8 @@ class Field(NamedTuple):
         if self.kind == "modules":
             return _is_text(value) or Field("names").takes(value)
         if self.kind == "numbers":
-            return isinstance(value, list) and all(map(Field("number").takes, value))
+            numbers = isinstance(value, list) and not any(isinstance(v, str) for v in value)
+            return numbers and all(map(Field("number").takes, value))
         return isinstance(value, Mapping) and _is_plain(value)
 
     def _within(self, value: float) -> bool:
@@ -265,6 +266,9 @@ def checked(
         source: a YAML file, or `(case, profile)` for `configs/<case>/<profile>.yaml`.
         overrides: fields that take another value, by the names the file uses.
 
+    Returns:
+        Field -> value, with `1e-3` a number, which YAML's grammar calls a text.
+
     Raises:
         CasebookError: no such file, not a mapping, an unknown field, reward, case, profile or
             prompt, a value that its field does not take, or values that cannot go together.
@@ -280,7 +284,10 @@ def checked(
         _check_together(settings)
     except CasebookError as error:
         raise CasebookError(f"{where}: {error}") from None
-    return settings
+    return {
+        name: _number(value) if isinstance(value, str) and FIELDS[name].kind == "number" else value
+        for name, value in settings.items()
+    }
 
 
 def check_installed(settings: Mapping[str, Any]) -> None:
