@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -17,6 +18,9 @@ COMMANDS = (
     *("execute", "train", "evaluate", "experiments", "study", "nano build", "site"),
     "hardware",
 )
+
+
+TRAIN = ["train", "--config", str(paths.CONFIGS / "poker" / "smoke.yaml")]
 
 
 def casebook(monkeypatch, *arguments):
@@ -67,6 +71,22 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["study", "forms", "--data-dir", "nowhere"], "there is no such folder"),
         (["evaluate", "--case", "pker"], "unknown case 'pker'"),
         (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),
+        (["evaluate", "--case", "poker", "--profile", "t5"], "unknown profile 't5'"),
+        (["evaluate", "--case", "poker", "--split", "tests"], "unknown split 'tests'"),
+        (["evaluate", "--case", "poker", "--output", "/proc/no/e.json"], "cannot be written"),
+        (["evaluate", "--case", "poker", "--output", "/proc"], "/proc is a folder"),
+        (["nano", "build", "poker", "--without", "care"], "unknown skill of poker 'care'"),
+        (["nano", "build", "poker", "--output", "/proc/no"], "cannot be written"),
+        (["site", "--output", "/proc/no"], "/proc/no cannot be written"),
+        (["experiments", "poker", "--arm", "gpro"], "unknown arm of poker/nano 'gpro'"),
+        (["experiments", "poker", "--seeds", "0,-1"], "seed is -1, and must be a whole number"),
+        (["replay", "pker"], "unknown case 'pker'"),
+        (["execute", "poker", "-p", "SEED=-5"], "SEED is -5, and must be a whole number from 0"),
+        ([*TRAIN, "--set", "beta=-1"], "smoke.yaml: beta is -1, and must be a number, at least 0"),
+        ([*TRAIN, "--set", "max_steps=1e3"], "max_steps is 1000.0, and must be a whole number"),
+        ([*TRAIN, "--set", "seed=&a [*a]"], "the value of seed is not valid YAML: the reference"),
+        ([*TRAIN, "--set", "seed=" + "[" * 5000], "nested too deeply"),
+        ([*TRAIN, "--set", "seed=2020-13-45"], "the value of seed is not valid YAML"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["train", "--config", "x.yaml", "--set", "beta"], "'beta' is not a parameter"),
         (["train", "--config", "x.yaml", "--data-dir", "nowhere"], "nowhere, and there is no such"),
@@ -96,12 +116,57 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, monkeypa
         ["evaluate", "--case", "poker", "--shots", "-1"],
         ["nano", "build"],
         ["execute", "--jobs", "0"],
+        ["execute", "--seed", "-5"],
+        [*TRAIN, "--seed", "-1"],
+        [*TRAIN, "--seed", "4294967296"],
+        [*TRAIN, "--seed", "1.5"],
         ["trian"],
     ],
 )
 def test_a_wrong_call_is_exit_code_2(arguments, monkeypatch, capsys):
     assert casebook(monkeypatch, *arguments) == 2
     assert "Usage:" in capsys.readouterr().err
+
+
+def test_a_typing_mistake_is_answered_before_torch_is_imported():
+    mistakes = (
+        *(["train", "--config", "nowhere.yaml"], [*TRAIN, "--set", "bta=1"]),
+        *([*TRAIN, "--set", "case=pker"], [*TRAIN, "--set", "reward_funcs=[corect]"]),
+        *(["evaluate", "--case", "pker"], ["evaluate", "--case", "poker", "--model", "nowhere"]),
+        *(["experiments", "poker", "--arm", "gpro"], ["experiments", "pker"]),
+        *(["nano", "build", "pker"], ["replay", "pker"], ["execute", "pker"]),
+    )
+    code = (
+        f"import sys; from casebook import cli\nfor arguments in {mistakes!r}:\n"
+        "    sys.argv = ['casebook', *arguments]\n"
+        "    try:\n        cli.main()\n    except SystemExit as end:\n        print(end.code)\n"
+        "print(sorted({'torch', 'trl', 'transformers', 'datasets'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["2"] * len(mistakes) + ["[]"]
+    assert len(done.stderr.splitlines()) == len(mistakes)
+
+
+@pytest.mark.slow
+def test_where_the_locale_is_ascii_a_training_reads_utf8_all_the_same(tmp_path):
+    sets = [f"--set={name}" for name in ("max_steps=1", "evaluate_every=0", "test_limit=4")]
+    done = subprocess.run(
+        [sys.executable, "-m", "casebook.cli", *TRAIN, *sets, "--output", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_cannot_be_written_is_one_sentence(monkeypatch, capsys):
+    def build_site(output):
+        raise OSError(errno.EROFS, "Read-only file system", "reports/index.html")
+
+    replace(monkeypatch, "site", "build_site", build_site)
+    assert casebook(monkeypatch, "site") == 2
+    sentence = "nothing can be written (Read-only file system: reports/index.html)"
+    assert capsys.readouterr().err == f"casebook: {sentence}\n"
 
 
 def test_another_error_is_not_swallowed(monkeypatch):
@@ -177,6 +242,7 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
         asked.update(config, output=output, resume=resume)
         return Run()
 
+    monkeypatch.setattr(cli, "checked", lambda path, overrides: overrides)
     training = replace(monkeypatch, "training", "train", train)
     training.read_config = lambda path, overrides: {"path": path, **overrides}
     arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
@@ -197,7 +263,7 @@ def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    ("option", "variant"), [(["--shots", "8"], "shots8"), (["--variant", "label"], "label")]
+    ("option", "variant"), [(["--shots", "3"], "shots3"), (["--variant", "answer"], "answer")]
 )
 def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
     asked = []
@@ -207,9 +273,9 @@ def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
         return {"variant": variant, "dropped_overlong": 2}
 
     replace(monkeypatch, "evaluation", "evaluate_to_record", measure)
-    arguments = ["--case", "poker", "--profile", "t4", "--limit", "7", "--seed", "3", *option]
+    arguments = ["--case", "math", "--profile", "t4", "--limit", "7", "--seed", "3", *option]
     assert casebook(monkeypatch, "evaluate", *arguments) == 0
-    assert asked == ["poker", None, "t4", "test", 7, 8, 3, variant]
+    assert asked == ["math", None, "t4", "test", 7, 8, 3, variant]
     assert json.loads(capsys.readouterr().out)["dropped_overlong"] == 2
 
 

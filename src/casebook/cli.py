@@ -5,7 +5,9 @@ mistake of the user's (`CasebookError`) ends in one sentence and exit code 2; a 
 failed in exit code 1; Ctrl-C in 130.
 """
 
+import codecs
 import json
+import locale
 import os
 import re
 import signal
@@ -15,9 +17,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
-from casebook.case import CasebookError
+from casebook import paths
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name, known_cases, load_case
+from casebook.settings import SEEDS, check_installed, checked, chosen_runs, parse_yaml
 
 app = typer.Typer(
     name="casebook",
@@ -30,7 +33,7 @@ nano = typer.Typer(help="The embedded base models.", no_args_is_help=True)
 app.add_typer(nano, name="nano")
 
 Profile = Annotated[str, typer.Option(help="Which model and budget.")]
-Seed = Annotated[int, typer.Option(help="Seed of the run.")]
+Seed = Annotated[int, typer.Option(min=0, max=SEEDS, help="Seed of the run.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder with the real problem sets; default: $CASEBOOK_DATA_DIR."),
@@ -41,10 +44,17 @@ def main() -> None:
     """Run the command; this is what `casebook` calls."""
     # To be ended by a job scheduler is to be stopped by Ctrl-C: children end, files stay whole.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _read_utf8()
     try:
         app(prog_name="casebook")
     except CasebookError as error:
         sentence = str(error)
+    except OSError as error:
+        from casebook.records.writing import write_trouble
+
+        if (trouble := write_trouble(error)) is None:
+            raise
+        sentence = f"nothing can be written ({trouble})"
     except ModuleNotFoundError as error:
         if error.name.startswith("casebook"):
             raise
@@ -111,7 +121,9 @@ def execute(
 @app.command()
 def train(
     config: Annotated[Path, typer.Option(help="The training's YAML file.")],
-    seed: Annotated[int | None, typer.Option(help="Instead of the file's seed.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=SEEDS, help="Instead of the file's seed.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Run folder; default: one below $RUNS_DIR or runs/.")
     ] = None,
@@ -125,6 +137,7 @@ def train(
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
     _use_data(data_dir)
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
+    check_installed(checked(config, overrides))  # before torch and TRL are waited for
     from casebook import training
 
     run = training.train(training.read_config(config, overrides), output, resume=resume)
@@ -161,13 +174,20 @@ def evaluate(
     if shots and variant:
         raise CasebookError(f"--shots {shots} is the variant 'shots{shots}': leave one of them out")
     _use_data(data_dir)
+    variant = f"shots{shots}" if shots else variant
+    load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
+    check_name("profile", profile or "nano", PROFILES)
+    check_name("split", split, SPLITS)
+    if model and not model.is_dir():
+        raise CasebookError(f"there is no model folder at {model}")
+    if output:
+        _check_file(output)
     from rich.console import Console
     from rich.progress import Progress
 
     from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
 
-    variant = f"shots{shots}" if shots else variant
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("completions", total=None)
@@ -206,6 +226,7 @@ def experiments(
     except ValueError:
         raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
     _use_data(data_dir)
+    chosen_runs(case, profile, arm, chosen)  # before torch and TRL are waited for
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
@@ -231,8 +252,9 @@ def replay(
     Writes results/CASE/replays.json. Exit code 0 where all reproduces, 1 where something differs,
     2 where it cannot run, or says nothing on this kind of machine.
     """
-    from casebook.case import known_cases
-
+    for case in cases or ():
+        check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
     try:
         from casebook.experiments import replay as replays
     except ModuleNotFoundError:
@@ -261,7 +283,6 @@ def study(
     Most studies need the real problem sets; one reads the runs that `casebook experiments` left.
     """
     _use_data(data_dir)
-    from casebook.case import check_name
     from casebook.records import studies
 
     check_name("study", name, studies.STUDIES)
@@ -294,6 +315,11 @@ def build(
     ] = None,
 ) -> None:
     """Build a case's embedded base model from its demonstrations, measure it, write its card."""
+    skills = [name for planted in load_case(case).skills.values() for name in planted]
+    for name in without or ():
+        check_name(f"skill of {case}", name, skills)
+    if output:
+        _check_folder(output)
     from casebook.nano import build, write_card
 
     folder = build(case, output, steps, seed, without or (), size=size, start=start, log=_say)
@@ -305,6 +331,7 @@ def site(
     output: Annotated[Path | None, typer.Option(help="Folder; default: reports/.")] = None,
 ) -> None:
     """Build the pages from what has been run, and from the committed notebooks elsewhere."""
+    _check_folder(output or paths.REPORTS)
     from casebook.site import build_site
 
     _say(str(build_site(output)))
@@ -334,10 +361,9 @@ def parse_parameters(pairs: Iterable[str]) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise CasebookError(f"{pair!r} is not a parameter: write NAME=VALUE")
         try:
-            parameters[name] = _numbers(yaml.safe_load(text))
-        except yaml.YAMLError as error:
-            problem = getattr(error, "problem", None) or "not YAML"
-            raise CasebookError(f"the value of {name} cannot be read ({problem}): {text}") from None
+            parameters[name] = _numbers(parse_yaml(text))
+        except CasebookError as error:
+            raise CasebookError(f"the value of {name} is {error}: {text[:60]}") from None
     return parameters
 
 
@@ -348,6 +374,26 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
         return float(value)
     return value
+
+
+def _read_utf8() -> None:
+    """Begin anew in Python's UTF-8 mode where the locale is another one: what libraries read
+    (PEFT's templates, notebooks) is UTF-8 everywhere, and they open it by the locale."""
+    if not sys.flags.utf8_mode and codecs.lookup(locale.getencoding()).name != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "casebook.cli", *sys.argv[1:]])
+
+
+def _check_folder(folder: Path) -> None:
+    from casebook.records.writing import check_writable
+
+    check_writable(folder)
+
+
+def _check_file(file: Path) -> None:
+    if file.is_dir():
+        raise CasebookError(f"{file} is a folder: name a file in it")
+    _check_folder(file.parent)
 
 
 def _use_data(folder: Path | None) -> str | None:

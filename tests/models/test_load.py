@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from casebook import models, paths
 from casebook.case import CasebookError
@@ -91,6 +92,25 @@ def test_a_damaged_adapter(saved, content):
     file = saved / "adapter_model.safetensors"
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(CasebookError, match="damaged"):
+        models.load_saved(saved)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_adapter_of_no_numbers_is_damaged(saved, value):
+    file = saved / "adapter_model.safetensors"
+    tensors = load_file(file)
+    name = sorted(tensors)[-1]
+    tensors[name].view(-1)[3] = value
+    save_file(tensors, file)
+    with pytest.raises(CasebookError, match=f"damaged: {name} is not finite"):
+        models.load_saved(saved)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_damaged_tokenizer(saved, name, content):
+    (saved / name).write_text(content)
+    with pytest.raises(CasebookError, match=r"the tokenizer in .* is damaged"):
         models.load_saved(saved)
 
 

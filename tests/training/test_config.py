@@ -1,14 +1,84 @@
 """One object of settings: typed, and what was asked for."""
 
-import pytest
+from dataclasses import MISSING, fields
+from typing import get_args
 
-from casebook import training
+import pytest
+from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames
+from trl import GRPOConfig, ModelConfig
+
+from casebook import grpo, settings, training
+from casebook.case import CasebookError
+from casebook.models.decoding import KINDS
+
+# Kind in the table -> the types that TRL's dataclasses give to such a field.
+TYPES = {
+    "whole": {int, float},
+    "number": {float, int},
+    "flag": {bool},
+    "word": {str},
+    "text": {str},
+    "names": {list[str]},
+    "modules": {list[str], str},
+    "numbers": {list[float]},
+    "mapping": {dict},
+}
+OF_TRL = {f.name: f for kind in (GRPOConfig, ModelConfig) for f in fields(kind)}
+OF_THE_CASE = {f.name: f for f in fields(training.CaseArguments)}
+
+
+@pytest.mark.parametrize("name", settings.FIELDS)
+def test_every_field_of_the_table_is_one_that_trl_or_a_case_reads(name):
+    field = settings.FIELDS[name]
+    typed = (OF_THE_CASE | OF_TRL).get(name)
+    assert typed is not None, f"DRIFT DETECTED: neither TRL nor a case has {name!r}"
+    types = {typed.type, *get_args(typed.type)}
+    assert TYPES[field.kind] & types or str(typed.type).startswith("dict"), (
+        f"DRIFT DETECTED: {name} is {typed.type} in TRL, and {field.kind} in the table"
+    )
+    if typed.default is not MISSING and typed.default is not None and field.kind != "word":
+        assert field.takes(typed.default) or name in settings.REQUIRED
+
+
+def test_every_field_of_a_case_is_in_the_table():
+    assert set(OF_THE_CASE) <= set(settings.FIELDS)
+
+
+def test_the_words_of_the_table_are_those_of_the_code():
+    words = {name: set(field.choices) for name, field in settings.FIELDS.items()}
+    assert words["constraint"] == set(KINDS)
+    assert words["method"] == set(training.METHODS)
+    assert set(training.PLAIN.values()) == set(grpo.ALGORITHMS)
+    assert words["lr_scheduler_type"] <= {str(kind.value) for kind in SchedulerType}
+    assert words["optim"] <= {str(kind.value) for kind in OptimizerNames}
+    assert words["dtype"] <= set(OF_TRL["dtype"].metadata["choices"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "reward_kwargs do not fit"),
+        (
+            {
+                "reward_funcs": ["kl_penalty"],
+                "reward_weights": [1.0],
+                "reward_kwargs": {"kl_penalty": {"beta": 0.1}},
+            },
+            "reward_kwargs do not fit",
+        ),
+        ({"beta": -1}, "poker/smoke: beta is -1"),
+    ],
+)
+def test_what_only_the_code_can_refuse_is_one_sentence(overrides, message):
+    with pytest.raises(CasebookError, match=message):
+        training.read_config(("poker", "smoke"), overrides)
 
 
 def test_a_value_is_typed_and_stays_as_it_was_written():
-    config = training.read_config(("poker", "smoke"), {"learning_rate": "1e-3"})
-    assert config.learning_rate == 1e-3
-    assert config.settings["learning_rate"] == "1e-3"
+    config = training.read_config(("poker", "smoke"), {"learning_rate": 1, "beta": "1e-3"})
+    assert (config.learning_rate, config.beta) == (1.0, 0.001)
+    assert type(config.settings["learning_rate"]) is int
     assert (config.case, config.profile, config.method) == ("poker", "smoke", "grpo")
 
 

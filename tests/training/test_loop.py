@@ -21,6 +21,7 @@ from casebook.case import CasebookError, Grade
 from casebook.models import generation
 from casebook.models.decoding import constraint_for
 from casebook.records import state
+from casebook.records.writing import alone_in
 from casebook.training import loop, measure
 
 CASE = load_case("poker")
@@ -91,82 +92,6 @@ def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path):
     text = SMOKE.read_text().replace("learning_rate: 1.5e-3", "learning_rate: 1e-3")
     (tmp_path / "config.yaml").write_text(text)
     assert training.read_config(tmp_path / "config.yaml").learning_rate == 0.001
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"learning_rat": 1}, "unknown field 'learning_rat': did you mean 'learning_rate'"),
-        ({"num_generations": 3}, "num_generations|divisible"),
-        ({"num_generations": 0}, "num_generations is 0, and must be at least 2"),
-        ({"max_steps": -1}, "max_steps is -1"),
-        ({"completions_every": 0}, "completions_every is 0"),
-        ({"use_peft": None}, "the field 'use_peft' is missing"),
-        ({"reward_funcs": "correct"}, "must be a list of different names"),
-        ({"reward_funcs": ["correct", "correct", "correct"]}, "list of different names"),
-        ({"scale_rewards": "bogus"}, "unknown scale_rewards 'bogus'"),
-        ({"reward_funcs": ["corect"]}, "unknown reward 'corect'"),
-        ({"reward_weights": [1.0]}, "3 reward_funcs, but 1 reward_weights"),
-        ({"case": "pokr"}, "unknown case 'pokr'"),
-        ({"profile": "t5"}, "unknown profile 't5'"),
-        ({"variant": "both"}, "unknown variant 'both'"),
-        ({"max_steps": "many"}, "wrong type"),
-        ({"loss_type": "grpoo"}, "loss_type|grpoo"),
-        ({"method": "gpro"}, "unknown method 'gpro': known are grpo, plain_reinforce, .*rejection"),
-        ({"method": None}, "unknown method None"),
-        ({"method": 3}, "unknown method 3"),
-        ({"constraint": "tree"}, "unknown constraint 'tree': known are none, position, trie"),
-        ({"constraint": None}, "unknown constraint None"),
-        ({"method": "plain_grpo", "constraint": "trie"}, "'plain_grpo' samples without a constrai"),
-        ({"method": "rejection", "constraint": "position"}, "'rejection' samples without a constr"),
-        ({"score_constrained": "perhaps"}, "wrong type"),
-        ({"reward_funcs": ["kl"]}, "unknown reward 'kl': known are correct, .*kl_penalty"),
-        ({"reward_funcs": 3}, "must be a list of different names"),
-        (
-            {"reward_funcs": ["kl_penalty"], "reward_weights": [1.0], "use_peft": False},
-            "kl_penalty needs an adapter",
-        ),
-        (
-            {
-                "reward_funcs": ["kl_penalty"],
-                "reward_weights": [1.0],
-                "reward_kwargs": {"kl_penalty": {"beta": 0.1}},
-            },
-            "reward_kwargs do not fit",
-        ),
-        ({"reward_kwargs": {"kl_penalty": {}}}, "unknown reward in reward_kwargs 'kl_penalty'"),
-        ({"pass_at_k_rows": -1}, "pass_at_k_rows is -1"),
-        ({"pass_at_k_samples": 0}, "pass_at_k_samples is 0"),
-        ({"also_evaluate": ["free"]}, "also_evaluate must map names to settings"),
-        ({"also_evaluate": "free"}, "also_evaluate must map names to settings"),
-        ({"also_evaluate": {"free": None}}, "also_evaluate must map names to settings"),
-        ({"also_evaluate": {"hot": {"temperature": 2}}}, "'hot' 'temperature': known are variant"),
-        ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
-        ({"also_evaluate": {"free": {"constraint": "tree"}}}, "unknown constraint 'tree'"),
-        ({"also_evaluate": {"few": {"limit": -1}}}, "limit must be 1 or more"),
-        ({"also_evaluate": {"few": {"limit": "many"}}}, "limit must be 1 or more"),
-    ],
-)
-def test_a_field_that_cannot_be_is_one_sentence(overrides, message):
-    with pytest.raises(CasebookError, match=message):
-        training.reward_functions(training.read_config(SMOKE, overrides))
-
-
-@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [", "", "case: poker\n"])
-def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, text):
-    (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(CasebookError, match=r"config.yaml"):
-        training.read_config(tmp_path / "config.yaml")
-
-
-def test_a_missing_file_is_one_sentence(tmp_path):
-    with pytest.raises(CasebookError, match="cannot be read"):
-        training.read_config(tmp_path / "nothing.yaml")
-
-
-def test_reward_parameters_that_do_not_fit_are_one_sentence():
-    with pytest.raises(CasebookError, match="reward_kwargs"):
-        training.read_config(SMOKE, {"reward_kwargs": {"tag_format": {"tagz": 1}}})
 
 
 def test_prompts_that_leave_no_room_are_dropped_and_counted():
@@ -730,6 +655,65 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
     assert training.Run(output).metrics()["step"].tolist() == list(range(1, 9))
 
 
+@pytest.mark.parametrize("method", ["grpo", "sft"])
+def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
+    method, tmp_path, unmeasured
+):
+    overrides = {"method": method, "lr_scheduler_type": "constant", "test_limit": 4}
+    whole = trained(tmp_path / "whole", **overrides)
+    stopped = training.Run(tmp_path / "stopped")
+    shutil.copytree(whole.path, stopped.path)
+    (stopped.path / "record.json").unlink()
+    shutil.rmtree(stopped.adapter)
+    config = training.read_config(SMOKE, SHORT | overrides)
+    assert training.train(config, stopped.path, resume=True).record()["steps"] == 2
+    names = [run.path / "adapter" / "adapter_model.safetensors" for run in (whole, stopped)]
+    assert names[0].read_bytes() == names[1].read_bytes()
+    assert stopped.metrics_file.read_bytes() == whole.metrics_file.read_bytes()
+    timed = {"train_seconds", "measure_seconds", "samples_per_second", "peak_memory_mb"}
+    one, other = whole.record(), stopped.record()
+    for name in set(one) - timed - {"provenance"}:
+        assert one[name] == other[name], name
+
+
+def test_two_trainings_into_one_folder_are_one_and_a_sentence(tmp_path):
+    config = training.read_config(SMOKE, SHORT)
+    with (
+        alone_in(tmp_path / "run", "busy"),
+        pytest.raises(CasebookError, match="another process trains into"),
+    ):
+        training.train(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("output", ["file", "file/run", "/proc/run"])
+def test_a_folder_that_cannot_be_written_is_one_sentence(output, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CasebookError, match=r"cannot be written"):
+        training.train(training.read_config(SMOKE, SHORT), tmp_path / output)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"train_limit": 1}, "1 training prompts do not fill a step, which takes 4"),
+        ({"train_limit": 1, "method": "plain_grpo"}, "1 training prompts do not fill a step"),
+        ({"lora_target_modules": ["nope"]}, "these settings cannot be trained: .*nope"),
+    ],
+)
+def test_what_only_the_model_or_the_rows_can_refuse_is_one_sentence(overrides, message, tmp_path):
+    with pytest.raises(CasebookError, match=message):
+        trained(tmp_path / "run", **overrides)
+
+
+def test_checkpoints_stand_where_no_batch_of_completions_is_under_way(tmp_path, unmeasured):
+    more = {"max_steps": 5, "save_steps": 1, "save_total_limit": 9, "num_iterations": 2}
+    run = trained(tmp_path / "run", **more)
+    names = sorted(path.name for path in (run.path / "checkpoints").glob("checkpoint-*"))
+    assert names == ["checkpoint-2", "checkpoint-4", "checkpoint-5"]  # and the end
+    assert all(fault is None for _, fault in run.checkpoints())
+
+
 def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
     overrides = FEW | {"max_steps": 1, "evaluate_every": 0}
     missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "data/nano/nothing"})
@@ -748,19 +732,6 @@ def test_a_run_does_not_go_on_across_a_change_of_code(tmp_path, monkeypatch):
     (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "seconds": 1.0}\n')
     with pytest.raises(CasebookError, match=r"other code, data or weights \(casebook\.grpo"):
         training.train(config, run, resume=True)
-
-
-def test_half_a_line_of_metrics_is_left_out(tmp_path):
-    lines = ['{"kind": "train", "step": 1, "reward": 1.0}', '{"kind": "train", "st']
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    assert training.Run(tmp_path).metrics()["step"].tolist() == [1]
-
-
-def test_half_a_checkpoint_is_passed_over(tmp_path):
-    for step in (2, 10):
-        (tmp_path / "checkpoints" / f"checkpoint-{step}").mkdir(parents=True)
-    (tmp_path / "checkpoints" / "checkpoint-2" / "whole").touch()
-    assert training.Run(tmp_path).checkpoint().name == "checkpoint-2"
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
-"""Finding a run again."""
+"""Finding a run again, and what is left of one that was damaged."""
 
 import json
+import shutil
 
 import pytest
 import yaml
 
 from casebook import training
+from casebook.case import CasebookError
+from casebook.training.run import prepare
 
 RECORD = {"case": "poker", "profile": "smoke", "provenance": {}, "config": {}}
 
@@ -28,3 +31,143 @@ def test_a_run_by_the_profiles_settings_is_found(tmp_path, changes):
 def test_a_run_with_another_training_is_another_experiment(tmp_path):
     finished(tmp_path / "poker" / "smoke" / "one", beta=0.5)
     assert training.find_run("poker", "smoke", 0, tmp_path) is None
+
+
+# Going on -----------------------------------------------------------------------------------
+
+PARTS = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+PARTS += ("trainer_state.json",)
+
+
+def go_on(run):
+    """Make a run ready to go on; what was said."""
+    said = []
+    assert prepare(run, training.read_config(("poker", "smoke")), resume=True, say=said.append)
+    return said
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A run that was stopped in its fourth step, with checkpoints of the second and third."""
+    run = training.Run(tmp_path / "run")
+    prepare(run, training.read_config(("poker", "smoke")), resume=False)
+    (run.path / "completions").mkdir()
+    for step in range(1, 5):
+        line = {"kind": "train", "step": step, "loss": step / 7, "seconds": step}
+        with open(run.metrics_file, "a") as file:
+            file.write(json.dumps(line) + "\n")
+        (run.path / "completions" / f"train_{step:05d}.parquet").write_bytes(bytes([step] * 50))
+        checkpoint = run.path / "checkpoints" / f"checkpoint-{step}"
+        if step in (2, 3):
+            checkpoint.mkdir()
+            for number, name in enumerate(PARTS):
+                (checkpoint / name).write_bytes(bytes([step, number] * 50))
+            run.seal(checkpoint)
+    return run
+
+
+def state(run):
+    """The step a run goes on from, the steps of its metrics, and those of its completions."""
+    files = sorted((run.path / "completions").glob("*"))
+    steps = run.metrics().get("step", []) if len(run.metrics()) else []
+    checkpoint = run.checkpoint()
+    step = int(checkpoint.name[11:]) if checkpoint else 0
+    return step, list(steps), [int(file.stem[6:]) for file in files]
+
+
+def test_a_run_goes_on_at_its_newest_checkpoint_with_what_was_written_up_to_there(begun):
+    assert go_on(begun) == []
+    assert state(begun) == (3, [1, 2, 3], [1, 2, 3])
+
+
+def damage(file, how):
+    content = file.read_bytes()
+    if how == "removed":
+        file.unlink()
+    elif how == "cut":
+        file.write_bytes(content[: len(content) // 3])
+    elif how == "zeroed":
+        file.write_bytes(bytes(len(content)))
+    else:
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("how", ["removed", "cut", "zeroed", "one bit"])
+@pytest.mark.parametrize("part", [*PARTS, "whole"])
+def test_a_checkpoint_that_lacks_a_part_is_passed_over(begun, part, how):
+    damage(begun.path / "checkpoints" / "checkpoint-3" / part, how)
+    said = go_on(begun)
+    assert state(begun) == (2, [1, 2], [1, 2])
+    assert not (begun.path / "checkpoints" / "checkpoint-3").exists()
+    if (part, how) != ("whole", "removed"):  # then it is as if a kill had come before
+        assert len(said) == 1
+        assert said[0].endswith("going back to checkpoint-2")
+
+
+@pytest.mark.parametrize("how", ["removed", "cut", "zeroed", "one bit"])
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "completions/train_00001.parquet", "config.yaml", "origin.json"]
+)
+def test_what_no_checkpoint_can_replace_is_one_sentence(begun, name, how):
+    file = begun.path / name
+    if (name, how) == ("metrics.jsonl", "one bit"):
+        file.write_text(file.read_text().replace("0.14", "0.15"))  # of the first step
+    else:
+        damage(file, how)
+    with pytest.raises(CasebookError) as error:
+        go_on(begun)
+    assert str(begun.path) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert (begun.path / "checkpoints" / "checkpoint-3").exists()  # nothing was thrown away
+
+
+def test_metrics_that_lack_their_end_cost_the_steps_since_the_checkpoint_before(begun):
+    lines = begun.metrics_file.read_text().splitlines(keepends=True)
+    begun.metrics_file.write_text("".join(lines[:2]) + lines[2][:9])
+    (said,) = go_on(begun)
+    assert said == "checkpoint-3: metrics.jsonl has changed; going back to checkpoint-2"
+    assert state(begun) == (2, [1, 2], [1, 2])
+
+
+def test_without_a_checkpoint_a_run_begins_anew(begun):
+    shutil.rmtree(begun.path / "checkpoints" / "checkpoint-2")
+    (begun.path / "checkpoints" / "checkpoint-3" / "whole").unlink()  # killed while writing it
+    assert go_on(begun) == []
+    assert state(begun) == (0, [], [])
+    assert not list((begun.path / "checkpoints").iterdir())
+
+
+def test_folders_that_are_no_checkpoints_are_left_alone(begun):
+    for name in ("checkpoint-abc", "checkpoint-", "checkpoint-4x"):
+        (begun.path / "checkpoints" / name).mkdir()
+    assert go_on(begun) == []
+    assert state(begun)[0] == 3
+
+
+@pytest.mark.parametrize("origin", ["[]", "{}", '{"code": 3, "files": {}}', '{"code": {}}'])
+def test_an_origin_that_is_none_is_one_sentence(begun, origin):
+    (begun.path / "origin.json").write_text(origin)
+    with pytest.raises(CasebookError, match=r"origin\.json is damaged"):
+        go_on(begun)
+
+
+@pytest.mark.parametrize("line", ['{"kind": "train", "st', "3", "[]", '{"kind": "train"}', "null"])
+def test_lines_from_a_damaged_one_on_are_left_out(tmp_path, line):
+    good = '{"kind": "train", "step": 1, "reward": 1.0}'
+    (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n{good}\n")
+    assert training.Run(tmp_path).metrics()["step"].tolist() == [1]
+
+
+def test_settings_that_share_a_value_are_written_twice(tmp_path):
+    """And not as a reference, which is not read in a run's configuration."""
+    shared = {"strict": True}
+    overrides = {
+        "reward_funcs": ["correct", "class_weighted"],
+        "reward_weights": None,
+        "reward_kwargs": {"correct": {}, "class_weighted": shared},
+        "also_evaluate": {"a": (also := {"variant": "label"}), "b": also},
+    }
+    config = training.read_config(("poker", "smoke"), overrides)
+    prepare(training.Run(tmp_path), config, resume=False)
+    assert "*" not in (tmp_path / "config.yaml").read_text()
+    assert training.Run(tmp_path).settings() == config.settings

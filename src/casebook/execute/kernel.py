@@ -46,7 +46,7 @@ class NotebookProcess:
         self.printed = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-c", _COMMAND, json.dumps(job | {"reports": writing})],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # nothing is written: its end is the caller's end
             stdout=self.printed,
             stderr=self.printed,
             env=environment,
@@ -63,7 +63,7 @@ class NotebookProcess:
             `None`, or about its failure `error` and, where known, `source` and `traceback`.
         """
         end: dict[str, Any] = {}
-        with self.reports, self.printed:
+        with self.reports, self.printed, self.process.stdin:
             for line in self.reports:
                 with contextlib.suppress(json.JSONDecodeError):  # ended while it was writing
                     report = json.loads(line)
@@ -129,7 +129,13 @@ def _main() -> None:
             nb_man.cell_start = cell_start
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
+    def end_with_the_caller() -> None:
+        # One that was killed cannot end its processes, and its successor runs the notebook again.
+        os.read(0, 1)
+        os._exit(1)
+
     threading.Thread(target=beat, daemon=True).start()
+    threading.Thread(target=end_with_the_caller, daemon=True).start()
     papermill_engines.register("casebook", Engine)
     try:
         papermill.execute_notebook(

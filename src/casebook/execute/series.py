@@ -18,9 +18,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +35,8 @@ from casebook.execute.names import group_of, select
 from casebook.execute.normalise import normalise, write_notebook
 from casebook.execute.parameters import absolute_files, check_parameters
 from casebook.records import write_json
+from casebook.records.writing import alone_in
+from casebook.settings import FIELDS
 
 CELL = 4  # seconds a code cell takes, roughly, as long as nothing better is known
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
@@ -119,11 +120,14 @@ def execute(
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
     given = check_parameters(notebooks, asked)
     check_name("profile", asked["PROFILE"], PROFILES)
+    if not FIELDS["seed"].takes(asked["SEED"]):
+        raise CasebookError(f"SEED is {asked['SEED']!r}, and must be {FIELDS['seed']}")
     groups: dict[str, list[Path]] = {}
     for notebook in notebooks:
         groups.setdefault(group_of(notebook), []).append(notebook)
+    busy = f"notebooks are being executed into {paths.REPORTS} already: wait for their end"
     try:
-        with _alone():
+        with alone_in(paths.REPORTS, busy):
             status = read_status()
             # Started last, the longest case would run on while the other processors are idle.
             order = sorted(groups.values(), key=lambda g: -sum(_expected(n, status) for n in g))
@@ -152,22 +156,6 @@ def _expected(notebook: Path, status: Mapping[str, Mapping[str, Any]]) -> float:
         return seconds
     cells = nbformat.read(notebook, as_version=4).cells
     return CELL * sum(cell.cell_type == "code" for cell in cells)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Two at once would overwrite each other's status file and copies."""
-    import fcntl
-
-    paths.REPORTS.mkdir(parents=True, exist_ok=True)
-    with open(paths.REPORTS / ".execute.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CasebookError(
-                f"notebooks are being executed into {paths.REPORTS} already: wait for their end"
-            ) from None
-        yield
 
 
 class _Series:

@@ -7,7 +7,7 @@ where it was. A record is never rewritten: what is there is kept, unless it is a
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from casebook import paths
-from casebook.case import PROFILES, CasebookError, check_name, load_case
+from casebook.case import CasebookError
 from casebook.detectors import RunWatch
 from casebook.records import provenance, read_record, write_json
 from casebook.records.files import plain
 from casebook.records.gate import COMPLETIONS
+from casebook.records.writing import check_writable, write_trouble
+from casebook.settings import chosen_runs, read_arms
 from casebook.training import (
     WATCH_EVERY,
     Config,
@@ -32,7 +33,6 @@ from casebook.training import (
     train,
 )
 
-ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
 DIGITS = 6  # of a committed completion's reward
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 
@@ -65,23 +65,16 @@ def run_experiments(
             used, a record that is there and has another configuration than its arm, or tracked
             files that are not committed: a record names the commit that it was made from.
     """
-    load_case(case)
-    check_name("profile", profile, PROFILES)
-    known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
-    if not known:
-        raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
     if jobs < 1:
         raise CasebookError(f"jobs is {jobs}: at least one training at a time is needed")
-    names = list(arms or known)
-    for name in names:
-        check_name(f"arm of {case}/{profile}", name, known)
-    runs = [(name, seed) for name in names for seed in seeds or known[name]["seeds"]]
-    work = [(case, profile, name, known[name]["overrides"], seed, again) for name, seed in runs]
+    runs = chosen_runs(case, profile, arms, seeds)
+    work = [(case, profile, name, overrides, seed, again) for name, seed, overrides in runs]
     if provenance()["git"]["dirty"]:
         raise CasebookError(
             "tracked files have changes: commit them first, since a record names the commit that "
             "it was made from"
         )
+    check_writable(paths.RESULTS / case)
     written = []
     with _workers(jobs) as submit:
         for path, line in submit(_run, work):
@@ -99,23 +92,6 @@ def _workers(jobs: int) -> Iterator[Callable]:
     # Spawned, not forked: torch's threads do not survive a fork.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         yield lambda function, work: pool.map(function, *zip(*work, strict=True))
-
-
-def read_arms(case: str) -> dict[str, dict[str, Any]]:
-    """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`."""
-    path = paths.CONFIGS / case / "experiments.yaml"
-    if not path.exists():
-        raise CasebookError(f"the case {case!r} has no experiments ({path})")
-    try:
-        arms = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
-    if not isinstance(arms, Mapping) or not arms:
-        raise CasebookError(f"{path} names no arms")
-    for name, arm in arms.items():
-        if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
-            raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
-    return arms
 
 
 def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
@@ -149,19 +125,32 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     run = train(config, _folder(config, arm), resume=True)
     record = run.record() | {"arm": arm}
     record["findings"] = findings(run)
-    write_json(path, record)
-    if (arm, seed) == (ADAPTER_ARM, 0):
-        # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
-        kept = paths.RESULTS / case / profile / "adapter"
-        without_reference = shutil.ignore_patterns("ref")
-        shutil.copytree(run.adapter, kept, ignore=without_reference, dirs_exist_ok=True)
-        write_completions(run.completions(), kept.with_name(COMPLETIONS))
+    try:
+        # The record comes last: where it is, the adapter and the completions are.
+        if (arm, seed) == (ADAPTER_ARM, 0):
+            _keep_adapter(run, paths.RESULTS / case / profile / "adapter")
+        write_json(path, record)
+    except OSError as error:
+        if not (trouble := write_trouble(error)):
+            raise
+        raise CasebookError(f"{path} cannot be written ({trouble}): the run is kept") from error
     figures = record["after"]
     return path, (
         f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
         f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
         f"training, {record['measure_seconds']:.0f} s of measuring"
     )
+
+
+def _keep_adapter(run: Run, kept: Path) -> None:
+    """Copy a run's adapter and its completions beside the records; whole or not at all."""
+    # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
+    part = kept.with_name("adapter.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(run.adapter, part, ignore=shutil.ignore_patterns("ref"))
+    shutil.rmtree(kept, ignore_errors=True)
+    part.rename(kept)
+    write_completions(run.completions(), kept.with_name(COMPLETIONS))
 
 
 def write_completions(completions: pd.DataFrame, path: Path) -> None:

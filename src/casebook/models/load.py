@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from casebook import paths
-from casebook.case import PROFILES, CasebookError, check_name, load_case
+from casebook.case import CasebookError, check_name
+from casebook.settings import read_settings
 
 BACKENDS = ("auto", "unsloth", "peft")
 BACKEND = os.environ.get("CASEBOOK_BACKEND", "auto")
@@ -32,7 +33,6 @@ if UNSLOTH:
     import unsloth
 
 import torch
-import yaml
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -107,20 +107,6 @@ class PeftLanguageModel:
 
 
 FastLanguageModel = unsloth.FastLanguageModel if UNSLOTH else PeftLanguageModel
-
-
-def read_settings(case: str, profile: str) -> dict[str, Any]:
-    """The training settings of a case and profile: `configs/<case>/<profile>.yaml` as a dict.
-
-    Raises:
-        CasebookError: unknown case or profile, or no such file.
-    """
-    load_case(case)
-    check_name("profile", profile, PROFILES)
-    path = paths.CONFIGS / case / f"{profile}.yaml"
-    if not path.exists():
-        raise CasebookError(f"the case {case!r} has no configuration for {profile!r} ({path})")
-    return yaml.safe_load(path.read_text())
 
 
 def load_policy(
@@ -237,12 +223,26 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
     try:
         base = json.loads(adapter.read_text())["base_model_name_or_path"]
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
+        _check_saved(folder)
         model = PeftModel.from_pretrained(model, folder)
     except CasebookError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise CasebookError(f"the adapter in {folder} is damaged: {_first_line(error)}") from error
     return model, tokenizer, card
+
+
+def _check_saved(folder: Path) -> None:
+    """Raise where an adapter holds values that are no numbers, or its tokenizer is damaged."""
+    for name, tensor in load_file(folder / "adapter_model.safetensors").items():
+        if not tensor.isfinite().all():
+            raise CasebookError(f"the adapter in {folder} is damaged: {name} is not finite")
+    if (folder / "tokenizer.json").exists() or (folder / "tokenizer_config.json").exists():
+        try:
+            AutoTokenizer.from_pretrained(folder)
+        except Exception as error:  # the tokenizers library raises bare ones
+            said = _first_line(error)
+            raise CasebookError(f"the tokenizer in {folder} is damaged: {said}") from error
 
 
 def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,13 @@
-"""What a training is asked to do: the YAML file, checked and parsed.
+"""What a training is asked to do, as TRL's parser types it.
 
-The fields are TRL's own, those of `ModelConfig`, and what `CaseArguments` adds. A mistake is one
-sentence here, before a model is loaded.
+The fields are TRL's own, those of `ModelConfig`, and what `CaseArguments` adds; which of them a
+file may set, and to what, is in `casebook.settings`.
 """
 
 import contextlib
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -17,35 +16,14 @@ from typing import Any
 import yaml
 from trl import GRPOConfig, ModelConfig, TrlParser
 
-from casebook import grpo, models
-from casebook.case import PROFILES, CasebookError, check_name, load_case
-from casebook.models.decoding import KINDS
+from casebook import settings as schema
+from casebook.case import CasebookError, load_case
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 
+METHODS = schema.METHODS
 # How a policy is trained: TRL's GRPO, the loops of `casebook.grpo`, or a supervised control.
-PLAIN = {f"plain_{name}": name for name in grpo.ALGORITHMS}
+PLAIN = {name: name.removeprefix("plain_") for name in METHODS if name.startswith("plain_")}
 SUPERVISED = ("sft", "rejection")
-METHODS = ("grpo", *PLAIN, *SUPERVISED)
-# What TRL accepts without a word, or refuses only when it is too late.
-CHOICES = {
-    "method": METHODS,
-    "constraint": KINDS,
-    "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
-    "scale_rewards": ("group", "batch", "none"),
-    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
-}
-LEAST = {
-    **{"max_steps": 1, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1},
-    **{"num_generations": 2, "max_completion_length": 1, "completions_every": 1, "lora_r": 1},
-    **{"evaluate_every": 0, "evaluate_rows": 1, "train_limit": 0, "test_limit": 0},
-    **{"test_samples": 0, "save_steps": 1, "pass_at_k_rows": 0, "pass_at_k_samples": 1},
-}
-ALSO = ("variant", "constraint", "limit")  # what one more evaluation may set
-REQUIRED = (
-    *("case", "profile", "variant", "reward_funcs", "model_name_or_path", "dtype", "use_peft"),
-    *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length"),
-    *("temperature", "top_p", "top_k"),
-)
 
 
 @dataclass
@@ -133,36 +111,15 @@ def read_config(
         overrides: fields that take another value, by the names the file uses.
 
     Raises:
-        CasebookError: no such file, not a mapping, an unknown field, reward, case or profile,
-            or settings that cannot go together (a batch that `num_generations` does not divide).
+        CasebookError: as `casebook.settings.checked`; or TRL refuses the settings, or a reward
+            its parameters.
     """
-    if isinstance(source, tuple):
-        settings, where = models.read_settings(*source), "/".join(source)
-    else:
-        settings, where = read_yaml(Path(source)), str(source)
-    settings = settings | dict(overrides or {})
-    known = [f.name for kind in (CaseArguments, GRPOConfig, ModelConfig) for f in fields(kind)]
-    for name in settings:
-        if name not in known:
-            raise CasebookError(f"{where}: unknown field {name!r}{_did_you_mean(name, known)}")
-    _check(settings, where)
-    case = load_case(settings["case"])
-    check_name("profile", settings["profile"], PROFILES)
-    case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
-    for name in settings["reward_funcs"]:
-        check_name("reward", name, (*case.rewards, KL_PENALTY))
-    for changes in (settings.get("also_evaluate") or {}).values():
-        case.grade("", "", variant=changes.get("variant"))
-    config = Config(settings)
+    config = Config(schema.checked(source, overrides))
+    where = "/".join(source) if isinstance(source, tuple) else str(source)
     try:
-        weights = config.reward_weights or settings["reward_funcs"]
-    except _CannotParse as error:
+        _ = config.max_steps  # parses all of it
+    except CasebookError as error:
         raise CasebookError(f"{where}: {error}") from error
-    if len(weights) != len(settings["reward_funcs"]):
-        raise CasebookError(
-            f"{where}: {len(settings['reward_funcs'])} reward_funcs, but "
-            f"{len(weights)} reward_weights"
-        )
     reward_functions(config)  # parameters that do not fit are an error here
     return config
 
@@ -171,51 +128,10 @@ def reward_functions(config: Config) -> list[Callable]:
     """The reward functions a configuration names, made with its parameters, in its order."""
     rewards = {**load_case(config.case).rewards, KL_PENALTY: KlPenalty}
     parameters = config.reward_kwargs or {}
-    for name in parameters:
-        check_name("reward in reward_kwargs", name, config.reward_funcs)
     try:
         return [rewards[name](**parameters.get(name, {})) for name in config.reward_funcs]
-    except TypeError as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise CasebookError(f"reward_kwargs do not fit: {error}") from error
-
-
-def _check(settings: Mapping[str, Any], where: str) -> None:
-    """Raise a `CasebookError` for what is missing, too small, or no choice there is."""
-    required = [*REQUIRED]
-    if settings.get("use_peft"):
-        required += ["lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"]
-    for name in required:
-        if settings.get(name) is None:
-            raise CasebookError(f"{where}: the field {name!r} is missing")
-    names = settings["reward_funcs"]
-    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
-        raise CasebookError(f"{where}: reward_funcs must be a list of different names")
-    for name, least in LEAST.items():
-        value = settings.get(name, least)
-        if isinstance(value, int | float) and value < least:
-            raise CasebookError(f"{where}: {name} is {value}, and must be at least {least}")
-    for name, choices in CHOICES.items():
-        if isinstance(settings.get(name), str) or name in ("method", "constraint"):
-            check_name(name, settings.get(name, choices[0]), choices)
-    method, rule = settings.get("method", "grpo"), settings.get("constraint", "none")
-    if rule != "none" and method not in ("grpo", "sft"):
-        raise CasebookError(f"{where}: the method {method!r} samples without a constraint")
-    if KL_PENALTY in settings["reward_funcs"] and not settings.get("use_peft"):
-        raise CasebookError(f"{where}: {KL_PENALTY} needs an adapter: its base is the reference")
-    also = settings.get("also_evaluate") or {}
-    if not isinstance(also, Mapping) or not all(isinstance(c, Mapping) for c in also.values()):
-        raise CasebookError(f"{where}: also_evaluate must map names to settings")
-    for name, changes in also.items():
-        for field_name in changes:
-            check_name(f"setting of also_evaluate {name!r}", field_name, ALSO)
-        check_name("constraint", changes.get("constraint", "none"), KINDS)
-        limit = changes.get("limit", 1)
-        if not isinstance(limit, int) or limit < 1:
-            raise CasebookError(f"{where}: also_evaluate {name!r}: limit must be 1 or more")
-
-
-class _CannotParse(CasebookError):
-    """A value that TRL's parser does not take."""
 
 
 def _parse(settings: Mapping[str, Any]) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
@@ -231,23 +147,6 @@ def _parse(settings: Mapping[str, Any]) -> tuple[CaseArguments, GRPOConfig, Mode
                 )
         except SystemExit:  # argparse has said which value it could not read
             said = usage.getvalue().strip().rpartition("error: ")[2]
-            raise _CannotParse(f"a value has the wrong type: {said}") from None
+            raise CasebookError(f"a value has the wrong type: {said}") from None
         except (ValueError, TypeError, ImportError, ArithmeticError) as error:
-            raise _CannotParse(str(error).strip().splitlines()[0]) from error
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        settings = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
-    if not isinstance(settings, dict):
-        raise CasebookError(f"{path} holds no mapping of field names to values")
-    return settings
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f": did you mean {close[0]!r}?" if close else ""
+            raise CasebookError(str(error).strip().splitlines()[0]) from error

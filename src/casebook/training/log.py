@@ -173,10 +173,6 @@ class RunCallback(TrainerCallback):
         if every and (state.global_step % every == 0 or state.global_step == state.max_steps):
             self._evaluate(state.global_step, model)
 
-    def on_save(self, args, state, control, **kwargs):
-        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        (checkpoint / "whole").touch()  # written last: without it, a kill came in between
-
     def on_train_end(self, args, state, control, **kwargs):
         self.progress.finish()
 

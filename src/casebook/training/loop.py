@@ -17,7 +17,7 @@ import gc
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from safetensors import SafetensorError
-from transformers import PrinterCallback, TrainerState, set_seed
+from transformers import PrinterCallback, TrainerCallback, TrainerState, set_seed
 from trl import GRPOTrainer
 
 from casebook import grpo, models
@@ -35,8 +35,10 @@ from casebook.models.decoding import constraint_for
 from casebook.models.generation import end_ids, token_ids
 from casebook.records import provenance, write_json
 from casebook.records.freshness import code_of, loaded_modules
+from casebook.records.writing import alone_in, write_trouble
+from casebook.settings import check_installed
 from casebook.training import supervised
-from casebook.training.config import PLAIN, Config, reward_functions
+from casebook.training.config import PLAIN, SUPERVISED, Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
 from casebook.training.measure import measure
@@ -44,10 +46,7 @@ from casebook.training.memory import forget_peak, peak_mb
 from casebook.training.origin import input_digests
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
-from casebook.training.run import Run, default_folder, prepare
-
-# How a full disk reads in the words of Python, torch and safetensors.
-DISK_TROUBLE = ("No space left", "File too large", "Disk quota", "failed writing file")
+from casebook.training.run import Run, check_folder, default_folder, prepare, step_of
 
 
 def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
@@ -63,17 +62,22 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
         The finished run.
 
     Raises:
-        CasebookError: the folder holds another run, or the disk is full.
+        CasebookError: the folder holds another run or cannot be written, another process trains
+            into it, a library is missing, or the disk is full.
     """
     run = Run(Path(output) if output else default_folder(config))
+    check_installed(config.settings)
     try:
-        return _train(run, config) if prepare(run, config, resume) else run
+        check_folder(run)
+        with alone_in(run.path, f"another process trains into {run.path}: wait for its end"):
+            return _train(run, config) if prepare(run, config, resume) else run
     except (OSError, RuntimeError, SafetensorError) as error:
-        if not any(sign in str(error) for sign in DISK_TROUBLE):
+        trouble = write_trouble(error)
+        if trouble is None:
             raise
         raise CasebookError(
-            f"the run stopped, nothing more can be written: {str(error).splitlines()[0]}. What "
-            f"was written so far stays in {run.path}; make room, then go on with --resume"
+            f"the run stopped, {run.path} cannot be written ({trouble}): what was written so far "
+            "stays there; mend it, then go on with --resume"
         ) from error
 
 
@@ -88,7 +92,21 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     kept = rows.filter(lambda row: len(token_ids(tokenizer, row["prompt"])) <= room)
     if not len(kept):
         raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
+    prompts = _completions_at_once(config) // config.num_generations
+    if config.method not in SUPERVISED and len(kept) < prompts:
+        raise CasebookError(
+            f"{len(kept)} training prompts do not fill a step, which takes {prompts}: lower "
+            "per_device_train_batch_size or raise train_limit"
+        )
     return kept, len(rows) - len(kept)
+
+
+def _completions_at_once(config: Config) -> int:
+    """How many completions are sampled together, all processes counted."""
+    if config.method in PLAIN:
+        accumulated = config.gradient_accumulation_steps
+        return config.per_device_train_batch_size * accumulated
+    return config.generation_batch_size
 
 
 def _train(run: Run, config: Config) -> Run:
@@ -103,6 +121,7 @@ def _train(run: Run, config: Config) -> Run:
     callback = RunCallback(run, config, tokenizer, progress)
     samples = _fit(run, config, model, tokenizer, rows, callback)
     part = run.path / "adapter.part"
+    shutil.rmtree(part, ignore_errors=True)
     save_policy(model, tokenizer, part, config.settings)
     shutil.rmtree(run.adapter, ignore_errors=True)
     os.replace(part, run.adapter)
@@ -126,7 +145,6 @@ def _train(run: Run, config: Config) -> Run:
         "config": config.settings,
         "provenance": provenance() | {"model": described},
         "inputs": input_digests(config),
-        "steps": int(metrics["step"].max()),
         "rows_dropped": dropped,
         **samples,
         "train_seconds": round(train_seconds, 1),
@@ -190,24 +208,64 @@ def _beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
     """Policy, tokenizer, training rows and how many were dropped, with the seed set."""
     seed = config.seed
     set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
-    model, tokenizer = load_policy(config.case, config.profile, seed=seed, settings=config.settings)
+    with _refusals():
+        model, tokenizer = load_policy(
+            config.case, config.profile, seed=seed, settings=config.settings
+        )
     return model, tokenizer, *training_rows(config, tokenizer)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """While a policy or a trainer is made: what a library refuses is a mistake in the settings."""
+    try:
+        yield
+    except CasebookError:
+        raise
+    except (ValueError, NotImplementedError, ImportError) as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CasebookError(f"these settings cannot be trained: {said}") from error
+
+
+class _Checkpoints(TrainerCallback):
+    """Saves only where a run can go on exactly as it would have, and seals what is saved.
+
+    A batch of completions may serve several steps, and a run that goes on between them would
+    sample another.
+    """
+
+    def __init__(self, run: Run, config: Config):
+        self.run = run
+        self.batch = 1  # in rounds of `gradient_accumulation_steps`
+        self.rounds = config.gradient_accumulation_steps
+        if config.method == "grpo":
+            self.batch = config.steps_per_generation * config.num_iterations
+
+    def on_step_end(self, args, state, control, **kwargs):
+        within = state.global_step * self.rounds % self.batch
+        if within and state.global_step < state.max_steps:
+            control.should_save = False
+
+    def on_save(self, args, state, control, **kwargs):
+        self.run.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
 
 def _fit(
     run: Run, config: Config, model: Any, tokenizer: Any, rows: Dataset, callback: RunCallback
 ) -> dict[str, int]:
-    """Train by the method asked for; how many completions it took."""
+    """Train by the method asked for; how many steps and completions it took."""
     arguments = config.trainer_arguments(run.path / "checkpoints")
     samples = config.max_steps * config.per_device_train_batch_size
     samples *= config.gradient_accumulation_steps
     method, callbacks = config.method, [callback, WatchCallback(run, config.settings)]
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
-        return {"samples": samples}
+        return {"steps": config.max_steps, "samples": samples}
+    callbacks.append(_Checkpoints(run, config))
     more = {}
     if method == "grpo":
-        trainer = _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
+        with _refusals():
+            trainer = _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
     else:
         if method == "sft":
             texts = supervised.taught(config.case, rows, config.variant)
@@ -223,8 +281,13 @@ def _fit(
         trainer = supervised.trainer(model, tokenizer, texts, arguments, callbacks, longest)
     trainer.remove_callback(PrinterCallback)
     checkpoint = run.checkpoint()
+    if checkpoint and step_of(checkpoint) >= config.max_steps:
+        # Trained to its end already. `trainer.train` would add a step: only the weights are wanted.
+        callback.started = time.perf_counter()
+        trainer._load_from_checkpoint(str(checkpoint))
+        return {"steps": step_of(checkpoint), "samples": samples, **more}
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    return {"samples": samples, **more}
+    return {"steps": trainer.state.global_step, "samples": samples, **more}
 
 
 def _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:

@@ -28,9 +28,12 @@ def write_origin(path: Path, config: Config) -> None:
 def check_origin(path: Path, config: Config) -> None:
     """Raise a `CasebookError` that names what changed since `write_origin`."""
     then = read_json(path)
+    kinds = ("code", "files")
+    if not isinstance(then, dict) or not all(isinstance(then.get(kind), dict) for kind in kinds):
+        raise CasebookError(f"{path} is damaged: name another folder")
     now = {"code": module_hashes(then["code"]), "files": _files(config)}
-    for kind, named in then.items():
-        for name, mark in named.items():
+    for kind in kinds:
+        for name, mark in then[kind].items():
             if now[kind].get(name) != mark:
                 raise CasebookError(
                     f"the run in {path.parent} was made by other code, data or weights ({name} "

@@ -285,6 +285,44 @@ def test_narrow_roads_are_bridged_if_one_asks(save):
     assert np.array_equal(landscape.borders[0], Landscape(hexagons()).borders[0])
 
 
+@pytest.mark.parametrize("tolerance", [6.01, 7, 9, 20])
+def test_a_crossing_of_bridged_roads_is_a_corner(save, tolerance):
+    squares = generate(4, 5, seed=1)
+    fields = squares.parcels.assign(geometry=squares.parcels.buffer(-3, join_style="mitre"))
+    landscape = read_landscape(save(fields), tolerance=tolerance)
+    assert np.array_equal(landscape.borders[0], squares.borders[0])
+
+
+def test_short_borders_of_parcels_that_meet_are_kept(save):
+    """Nothing was bridged, so nothing is in doubt."""
+    west = [(0, 0), (500, 0), (500, 499), (500, 500), (0, 500)]
+    east = [(500, 499), (1000, 499), (1000, 999), (500, 999), (500, 500)]
+    fields = hexagons(1, 2).set_geometry([shapely.Polygon(west), shapely.Polygon(east)], crs=UTM)
+    assert read_landscape(save(fields)).borders[1] == pytest.approx([0.001])
+
+
+def test_a_shapefiles_ten_characters_and_other_capitals_are_understood(save, tmp_path):
+    fields = hexagons()
+    capitals = fields.rename(columns={"oat_yield": "Oat_Yield", CONNECTIVITY: CONNECTIVITY.upper()})
+    assert np.array_equal(read_landscape(save(capitals)).yields, fields[list(YIELDS)].to_numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that names are cut
+        fields.to_file(tmp_path / "fields.shp")
+    landscape = read_landscape(tmp_path / "fields.shp")
+    assert np.array_equal(landscape.yields, fields[list(YIELDS)].to_numpy())
+    assert landscape.connectivity == pytest.approx(fields[CONNECTIVITY].to_numpy())
+
+
+def test_elsewhere_a_cut_name_is_hinted_at(save):
+    fields = hexagons().rename(columns={"wheat_yield": "wheat_yiel"})
+    refused(save(fields), r"\(wheat_yiel may be wheat_yield: rename it\)")
+
+
+def test_two_columns_that_differ_in_capitals_are_not_chosen_from(save):
+    fields = hexagons().rename(columns={"oat_yield": "Oat_yield"})
+    refused(save(fields.assign(OAT_YIELD=1.0), "fields.geojson"), "missing columns: oat_yield")
+
+
 def test_multipolygons_of_one_part_heights_and_a_hole_are_fine(save):
     fields = hexagons()
     fields.geometry = [shapely.MultiPolygon([shape]) for shape in shapely.force_3d(fields.geometry)]
@@ -476,6 +514,9 @@ def test_a_single_parcel_is_an_island(save):
         ({"islands": "drop"}, "islands is"),
         ({"tolerance": -1}, "tolerance is"),
         ({"tolerance": float("nan")}, "tolerance is"),
+        ({"tolerance": "a"}, "tolerance is"),
+        ({"tolerance": None}, "tolerance is"),
+        ({"tolerance": True}, "tolerance is"),
     ],
 )
 def test_options_are_checked(options, match):

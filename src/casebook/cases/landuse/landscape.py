@@ -13,6 +13,7 @@ connect habitat: that is what the objective counts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -43,6 +44,7 @@ GROWTH = {
 BARREN = 0.25  # share of the land that yields nothing: habitat already
 TOO_COLD = {"corn": 0.12, "soy": 0.12}  # share of the land where the summer is too short
 
+SHAPEFILES = (".shp", ".shz", ".zip")
 IMPOSSIBLE = 50  # t/ha: no such field; 3,400 "t/ha" are kg/ha
 SLIVER = 0.005  # share of the smaller parcel that digitising may let overlap
 
@@ -56,10 +58,12 @@ class Landscape:
             `soy_yield` (t/ha), `ecological_connectivity` (0 to 1), `area_ha`, `habitat` (whether
             no crop yields anything there: habitat already), `geometry` in a projected CRS.
         name: where it came from: the generator's arguments, or a file's name.
+        corner: metres; where two parcels share no more border than this, they meet in a corner.
     """
 
     parcels: gpd.GeoDataFrame
     name: str = ""
+    corner: float = 0.001
 
     def __len__(self) -> int:
         return len(self.parcels)
@@ -110,7 +114,7 @@ class Landscape:
         shapes = self.parcels.geometry.to_numpy()
         common = shapely.intersection(shapes[pairs[:, 0]], shapes[pairs[:, 1]])
         length = shapely.length(common) / 1000
-        kept = length > 1e-6
+        kept = length > self.corner / 1000
         return pairs[kept], length[kept]
 
     def write(self, path: str | Path) -> Path:
@@ -198,11 +202,11 @@ def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> La
     )
 
 
-def _landscape(parcels: gpd.GeoDataFrame, name: str) -> Landscape:
+def _landscape(parcels: gpd.GeoDataFrame, name: str, corner: float = 0.001) -> Landscape:
     """The two columns that follow from the others: area from the geometry, habitat from yields."""
     parcels["area_ha"] = parcels.area / 1e4
     parcels["habitat"] = (parcels[list(YIELDS)] == 0).all(axis=1)
-    return Landscape(parcels[[*parcels.columns.drop("geometry"), "geometry"]], name)
+    return Landscape(parcels[[*parcels.columns.drop("geometry"), "geometry"]], name, corner)
 
 
 def _voronoi(rows: int, cols: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -247,9 +251,10 @@ def read_landscape(
     """A landscape from a GeoPackage, GeoJSON or any other vector file that GDAL reads.
 
     The file needs the columns `wheat_yield`, `oat_yield`, `corn_yield`, `soy_yield` (t/ha; all
-    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Other
-    columns are kept, except that `area_ha` and `habitat` are always worked out anew. Parcels are
-    numbered from 0 in the order of the file.
+    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Their
+    capitals do not count, and a shapefile, which keeps ten characters of a name, may have
+    `wheat_yiel` and `ecological`. Other columns are kept, except that `area_ha` and `habitat` are
+    always worked out anew. Parcels are numbered from 0 in the order of the file.
 
     A map in degrees (every GeoJSON), in feet or with areas more than 5 % off (Web Mercator) is
     projected to Lambert's azimuthal equal-area projection around its centre, in metres; any
@@ -261,7 +266,8 @@ def read_landscape(
         layer: which layer, where the file has several.
         islands: what to do about a parcel that touches no other: `"error"` or `"keep"`.
         tolerance: metres; corners and borders closer than this are taken for the same. Raise it
-            if narrow roads part the parcels; their land is then shared out.
+            if narrow roads part the parcels; their land is then shared out. Parcels that face
+            each other across a crossing of such roads meet in a corner and have no border.
 
     Raises:
         CasebookError: a file that cannot be read, or one of the things above that is not so,
@@ -269,16 +275,21 @@ def read_landscape(
     """
     if islands not in ("error", "keep"):
         raise CasebookError(f"islands is 'error' or 'keep', not {islands!r}")
-    if not 0 <= tolerance < np.inf:
+    is_number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
+    if not is_number or not 0 <= tolerance < np.inf:
         raise CasebookError(f"tolerance is a distance in metres, 0 or more, not {tolerance!r}")
     path = Path(path)
     parcels = _read(path, layer)
     try:
+        parcels = _understood(parcels, cut=path.suffix.lower() in SHAPEFILES)
         _check_columns(parcels)
         _check_shapes(parcels)
         parcels = _in_metres(parcels, min(tolerance, 1.0))
-        parcels.geometry = _meeting(parcels.geometry.to_numpy(), tolerance)
-        landscape = _landscape(parcels, path.name)
+        given = parcels.geometry.to_numpy()
+        parcels.geometry = met = _meeting(given, tolerance)
+        # Bridging a crossing of roads makes a border of it, up to twice as long as they are wide.
+        corner = 0.001 if met is given else max(0.001, 2 * tolerance)
+        landscape = _landscape(parcels, path.name, corner)
         if landscape.habitat.all():
             raise CasebookError("every parcel yields nothing: there is nothing to decide")
         alone = [i for i, near in enumerate(landscape.neighbours) if not near]
@@ -321,13 +332,30 @@ def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
     return parcels if name == "geometry" else parcels.rename_geometry("geometry")
 
 
+def _understood(parcels: gpd.GeoDataFrame, cut: bool) -> gpd.GeoDataFrame:
+    """The parcels with the columns that are needed under their own names: written with other
+    capitals or, with `cut`, after ten characters."""
+    present = [str(column) for column in parcels.columns.drop("geometry")]
+    names = {}
+    for name in (*YIELDS, CONNECTIVITY):
+        forms = {name, name[:10]} if cut else {name}
+        alike = [column for column in present if column.lower() in forms]
+        if name not in present and len(alike) == 1:
+            names[alike[0]] = name
+    return parcels.rename(columns=names)
+
+
 def _check_columns(parcels: gpd.GeoDataFrame) -> None:
     """Yields and connectivity are there, as numbers that can be; makes them floats."""
     needed = [*YIELDS, CONNECTIVITY]
     present = [str(column) for column in parcels.columns.drop("geometry")]
     if missing := [column for column in needed if column not in present]:
+        lower = {column.lower(): column for column in present}
+        alike = {name: get_close_matches(name, lower, n=1, cutoff=0.8) for name in missing}
+        hints = [f"{lower[found[0]]} may be {name}" for name, found in alike.items() if found]
         raise CasebookError(
             f"missing columns: {', '.join(missing)}; there are: {', '.join(present) or 'none'}"
+            + f" ({'; '.join(hints)}: rename it)" * bool(hints)
         )
     for column in needed:
         given = parcels[column]

@@ -1,0 +1,508 @@
+"""What the file of a training may say: every field with its type, its bounds and its choices.
+
+`FIELDS` is the only list of them. It is checked here without torch or TRL, so that a mistake in a
+file or on the command line is one sentence within a second. The names are TRL's own, those of its
+`ModelConfig`, and what a case needs besides. A field of TRL that is not listed has no effect on a
+run here or was never tried, and is refused.
+"""
+
+import json
+import math
+import os
+import reprlib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from casebook import paths
+from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
+
+METHODS = (
+    *("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection"),
+)  # TRL's, the loops of `casebook.grpo`, and the supervised controls
+CONSTRAINTS = ("none", "position", "trie")
+SEEDS = 2**32 - 1  # NumPy takes none above
+
+
+class Field(NamedTuple):
+    """What a field takes.
+
+    Attributes:
+        kind: one of `KINDS`.
+        low, high: bounds of a number, both included unless they are in `but`.
+        choices: of a word.
+        but: values between the bounds that are not taken.
+        none: whether null is taken, for TRL's own default.
+    """
+
+    kind: str
+    low: float = -math.inf
+    high: float = math.inf
+    choices: tuple[str, ...] = ()
+    but: tuple[float, ...] = ()
+    none: bool = False
+
+    def __str__(self) -> str:
+        """What the field takes, in words."""
+        text = KINDS[self.kind]
+        if self.choices:
+            text = f"one of {', '.join(self.choices)}"
+        if self.low > -math.inf and self.high < math.inf:
+            text += f" from {self.low:g} to {self.high:.10g}"
+        elif self.low > -math.inf:
+            text += f", at least {self.low:g}"
+        return text + "".join(f", but not {value:g}" for value in self.but)
+
+    def takes(self, value: Any) -> bool:
+        """Whether a value of a file is one for this field."""
+        if value is None:
+            return self.none
+        if self.kind == "whole":
+            return type(value) is int and self._within(value)
+        if self.kind == "number":
+            return not isinstance(value, bool) and self._within(_number(value))
+        if self.kind == "flag":
+            return isinstance(value, bool)
+        if self.kind == "word":
+            return isinstance(value, str) and value in self.choices
+        if self.kind == "text":
+            return _is_text(value)
+        if self.kind == "names":
+            names = isinstance(value, list) and value and all(map(_is_text, value))
+            return bool(names) and len(set(value)) == len(value)
+        if self.kind == "modules":
+            return _is_text(value) or Field("names").takes(value)
+        if self.kind == "numbers":
+            numbers = isinstance(value, list) and not any(isinstance(v, str) for v in value)
+            return numbers and all(map(Field("number").takes, value))
+        return isinstance(value, Mapping) and _is_plain(value)
+
+    def _within(self, value: float) -> bool:
+        return self.low <= value <= self.high and math.isfinite(value) and value not in self.but
+
+
+KINDS = {
+    "whole": "a whole number",
+    "number": "a number",
+    "flag": "true or false",
+    "word": "a word",
+    "text": "a text",
+    "names": "a list of different names",
+    "modules": "a name or a list of different names",
+    "numbers": "a list of numbers",
+    "mapping": "a mapping of names to values",
+}
+FLAG, TEXT = Field("flag"), Field("text")
+SHARE = Field("number", 0, 1)
+AMOUNT = Field("number", 0)  # no bound above makes sense
+COUNT = Field("whole", 0, 1_000_000)  # rows or steps, and 0 for all of them or for never
+STEPS = Field("whole", 1, 1_000_000)
+
+
+def _word(*choices: str) -> Field:
+    return Field("word", choices=choices)
+
+
+FIELDS: dict[str, Field] = {
+    # What is trained
+    "case": TEXT,
+    "profile": _word(*PROFILES),
+    "variant": TEXT,
+    "method": _word(*METHODS),
+    "seed": Field("whole", 0, SEEDS),
+    # Model
+    "model_name_or_path": TEXT,
+    "dtype": _word("float32", "bfloat16", "float16"),
+    "load_in_4bit": FLAG,
+    "fast_inference": FLAG,
+    "max_seq_length": Field("whole", 2, 1_000_000),
+    "use_peft": FLAG,
+    "lora_r": Field("whole", 1, 4096),
+    "lora_alpha": Field("whole", 1, 65_536),
+    "lora_dropout": Field("number", 0, 1, but=(1,)),
+    "lora_target_modules": Field("modules"),
+    # Rewards
+    "reward_funcs": Field("names"),
+    "reward_weights": Field("numbers", none=True),
+    "reward_kwargs": Field("mapping", none=True),
+    "multi_objective_aggregation": _word("sum_then_normalize", "normalize_then_sum"),
+    # Rollouts
+    "per_device_train_batch_size": Field("whole", 1, 65_536),
+    "gradient_accumulation_steps": Field("whole", 1, 65_536),
+    "steps_per_generation": Field("whole", 1, 65_536, none=True),
+    "num_generations": Field("whole", 2, 65_536),
+    "max_completion_length": Field("whole", 1, 1_000_000),
+    "temperature": Field("number", 0, 100, but=(0,)),
+    "top_p": Field("number", 0, 1, but=(0,)),
+    "top_k": Field("whole", 0, 1_000_000),
+    "min_p": SHARE._replace(none=True),
+    "repetition_penalty": Field("number", 0, 100, but=(0,)),
+    "constraint": _word(*CONSTRAINTS),
+    "score_constrained": FLAG,
+    "shuffle_dataset": FLAG,
+    "use_vllm": FLAG,
+    "vllm_mode": _word("colocate", "server"),
+    "vllm_gpu_memory_utilization": Field("number", 0, 1, but=(0,)),
+    "vllm_max_model_length": Field("whole", 1, 10_000_000, none=True),
+    "vllm_tensor_parallel_size": Field("whole", 1, 1024),
+    "vllm_enable_sleep_mode": FLAG,
+    "vllm_server_base_url": TEXT._replace(none=True),
+    "vllm_server_host": TEXT,
+    "vllm_server_port": Field("whole", 1, 65_535),
+    "vllm_server_timeout": AMOUNT,
+    "vllm_importance_sampling_correction": FLAG,
+    "vllm_importance_sampling_mode": _word(
+        *("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+    ),
+    "vllm_importance_sampling_clip_max": AMOUNT._replace(none=True, but=(0,)),
+    "vllm_importance_sampling_clip_min": AMOUNT._replace(none=True),
+    # Loss
+    "loss_type": _word("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "scale_rewards": _word("group", "batch", "none"),
+    "beta": AMOUNT,
+    "num_iterations": Field("whole", 1, 1000),
+    "epsilon": AMOUNT,
+    "epsilon_high": AMOUNT._replace(none=True),
+    "delta": AMOUNT._replace(none=True, but=(0,)),
+    "importance_sampling_level": _word("token", "sequence"),
+    "mask_truncated_completions": FLAG,
+    "use_bias_correction_kl": FLAG,
+    "top_entropy_quantile": Field("number", 0, 1, but=(0,)),
+    "entropy_coef": Field("number"),
+    "disable_dropout": FLAG,
+    # Optimiser
+    "max_steps": STEPS,
+    "learning_rate": Field("number", 0, 1000),
+    "lr_scheduler_type": _word(
+        *("linear", "cosine", "cosine_with_restarts", "cosine_with_min_lr", "constant"),
+        *("constant_with_warmup", "inverse_sqrt"),
+    ),
+    "lr_scheduler_kwargs": Field("mapping", none=True),
+    "warmup_steps": Field("number", 0, 1_000_000),
+    "optim": _word(
+        *("adamw_torch", "adamw_torch_fused", "adamw_8bit", "paged_adamw_8bit", "sgd"),
+    ),
+    "weight_decay": SHARE,
+    "adam_beta1": Field("number", 0, 1, but=(1,)),
+    "adam_beta2": Field("number", 0, 1, but=(1,)),
+    "adam_epsilon": Field("number", 0, 1, but=(0,)),
+    "max_grad_norm": AMOUNT,
+    "gradient_checkpointing": FLAG,
+    "gradient_checkpointing_kwargs": Field("mapping", none=True),
+    "use_cpu": FLAG,
+    "bf16": FLAG,
+    "fp16": FLAG,
+    # What is written down and measured
+    "train_limit": COUNT,
+    "logging_steps": STEPS,
+    "completions_every": STEPS,
+    "evaluate_every": COUNT,
+    "evaluate_rows": STEPS,
+    "test_limit": COUNT,
+    "test_samples": Field("whole", 1, 10_000),
+    "also_evaluate": Field("mapping", none=True),
+    "pass_at_k_rows": COUNT,
+    "pass_at_k_samples": Field("whole", 1, 10_000),
+    "save_strategy": _word("steps", "no"),
+    "save_steps": STEPS,
+    "save_total_limit": STEPS._replace(none=True),
+    "report_to": _word("none", "wandb"),
+    "run_name": TEXT._replace(none=True),
+    "disable_tqdm": FLAG,
+}
+REQUIRED = (
+    *("case", "profile", "variant", "reward_funcs", "model_name_or_path", "dtype", "use_peft"),
+    *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length", "max_steps"),
+    *("temperature", "top_p", "top_k", "per_device_train_batch_size", "num_generations"),
+    *("gradient_accumulation_steps", "learning_rate", "lr_scheduler_type", "beta", "seed"),
+)
+OF_LORA = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
+# What one more evaluation may set, and what a schedule of the learning rate may.
+ALSO = {
+    "variant": TEXT,
+    "constraint": FIELDS["constraint"],
+    "limit": Field("whole", 1, 1_000_000),
+}
+SCHEDULES = {
+    "cosine": {"num_cycles": AMOUNT},
+    "cosine_with_restarts": {"num_cycles": STEPS},
+    "cosine_with_min_lr": {"num_cycles": AMOUNT, "min_lr": AMOUNT, "min_lr_rate": SHARE},
+    "inverse_sqrt": {"timescale": STEPS},
+}
+ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
+# What a setting needs installed: (field, its values) -> library.
+LIBRARIES = {
+    ("use_vllm", (True,)): "vllm",
+    ("fast_inference", (True,)): "vllm",
+    ("report_to", ("wandb",)): "wandb",
+    ("optim", ("adamw_8bit", "paged_adamw_8bit")): "bitsandbytes",
+}
+
+
+def read_settings(case: str, profile: str) -> dict[str, Any]:
+    """The training settings of a case and profile: `configs/<case>/<profile>.yaml` as a dict.
+
+    Raises:
+        CasebookError: unknown case or profile, or no such file.
+    """
+    load_case(case)
+    check_name("profile", profile, PROFILES)
+    path = paths.CONFIGS / case / f"{profile}.yaml"
+    if not path.exists():
+        raise CasebookError(f"the case {case!r} has no configuration for {profile!r} ({path})")
+    return read_yaml(path)
+
+
+def checked(
+    source: str | Path | tuple[str, str], overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings of a training, with everything checked that needs no model.
+
+    Args:
+        source: a YAML file, or `(case, profile)` for `configs/<case>/<profile>.yaml`.
+        overrides: fields that take another value, by the names the file uses.
+
+    Returns:
+        Field -> value, with `1e-3` a number, which YAML's grammar calls a text.
+
+    Raises:
+        CasebookError: no such file, not a mapping, an unknown field, reward, case, profile or
+            prompt, a value that its field does not take, or values that cannot go together.
+    """
+    if isinstance(source, tuple):
+        settings, where = read_settings(*source), "/".join(source)
+    else:
+        settings, where = read_yaml(Path(source)), str(source)
+    settings = settings | dict(overrides or {})
+    try:
+        _check_fields(settings, FIELDS)
+        _check_names(settings)
+        _check_together(settings)
+    except CasebookError as error:
+        raise CasebookError(f"{where}: {error}") from None
+    return {
+        name: _number(value) if isinstance(value, str) and FIELDS[name].kind == "number" else value
+        for name, value in settings.items()
+    }
+
+
+def check_installed(settings: Mapping[str, Any]) -> None:
+    """Raise a `CasebookError` where a setting needs a library that is not installed here."""
+    for (name, values), library in LIBRARIES.items():
+        if settings.get(name) in values and find_spec(library) is None:
+            raise CasebookError(
+                f"{name} {settings[name]!r} needs {library}, which is not installed here: choose "
+                "another profile or value"
+            )
+
+
+def read_arms(case: str) -> dict[str, dict[str, Any]]:
+    """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`."""
+    check_name("case", case, known_cases())
+    path = paths.CONFIGS / case / "experiments.yaml"
+    if not path.exists():
+        raise CasebookError(f"the case {case!r} has no experiments ({path})")
+    arms = read_yaml(path, aliases=True)
+    if not arms:
+        raise CasebookError(f"{path} names no arms")
+    for name, arm in arms.items():
+        if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
+            raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
+        if not isinstance(arm["seeds"], list) or not isinstance(arm["overrides"], Mapping):
+            raise CasebookError(f"{path}: the arm {name!r} needs a list of seeds and overrides")
+    return arms
+
+
+def chosen_runs(
+    case: str, profile: str, arms: Iterable[str] | None, seeds: Iterable[int] | None
+) -> list[tuple[str, int, dict[str, Any]]]:
+    """The runs that some arms and seeds of a case name: arm, seed, overrides.
+
+    Raises:
+        CasebookError: unknown case, profile or arm, or an arm that cannot be trained.
+    """
+    load_case(case)
+    check_name("profile", profile, PROFILES)
+    known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
+    if not known:
+        raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
+    names, seeds = list(arms or known), list(seeds or ())
+    for name in names:
+        check_name(f"arm of {case}/{profile}", name, known)
+    runs = [
+        (name, seed, known[name]["overrides"])
+        for name in names
+        for seed in seeds or known[name]["seeds"]
+    ]
+    for name, seed, overrides in runs:
+        try:
+            checked((case, profile), {**overrides, "seed": seed})
+        except CasebookError as error:
+            raise CasebookError(f"the arm {name!r} of {error}") from None
+    return runs
+
+
+# YAML
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key that is there twice is an error, and not the last one's."""
+
+    def compose_mapping_node(self, anchor):
+        node, seen = super().compose_mapping_node(anchor), set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                problem = f"the key {key.value!r} is there twice"
+                raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        return node
+
+
+class _WithoutAliases(_Loader):
+    """The same without references: they can be circular, or multiply into gigabytes."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            problem = f"the reference *{event.anchor} is not read here"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        return super().compose_node(parent, index)
+
+
+def parse_yaml(text: str, aliases: bool = False) -> Any:
+    """A value written in YAML.
+
+    Args:
+        aliases: read references (`*name`) to what has an anchor (`&name`).
+
+    Raises:
+        CasebookError: what is wrong with the text, and where.
+    """
+    try:
+        return yaml.load(text, _Loader if aliases else _WithoutAliases)
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise CasebookError(f"not valid YAML: {error.problem}{line}") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
+        raise CasebookError(f"not valid YAML: {error}".replace("\n", " ")) from None
+    except RecursionError:
+        raise CasebookError("not valid YAML: nested too deeply") from None
+
+
+def read_yaml(path: Path, aliases: bool = False) -> dict[str, Any]:
+    """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
+    try:
+        settings = parse_yaml(path.read_text(encoding="utf-8"), aliases)
+    except OSError as error:
+        raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise CasebookError(f"{path} is not a text in UTF-8") from None
+    except CasebookError as error:
+        raise CasebookError(f"{path} is {error}") from None
+    if not isinstance(settings, dict):
+        raise CasebookError(f"{path} holds no mapping of field names to values")
+    return settings
+
+
+# The parts of a check
+
+
+def _check_fields(
+    settings: Mapping[Any, Any], known: Mapping[str, Field], of: str = "field"
+) -> None:
+    for name, value in settings.items():
+        if name not in known:
+            close = get_close_matches(str(name), known, n=1)
+            hint = f": did you mean {close[0]!r}?" if close else ""
+            raise CasebookError(f"unknown {of} {name!r}{hint}")
+        if not known[name].takes(value):
+            if name in REQUIRED and value is None:
+                raise CasebookError(f"the field {name!r} is missing")
+            raise CasebookError(f"{name} is {reprlib.repr(value)}, and must be {known[name]}")
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """What has to be there, and what the case has to know."""
+    for name in (*REQUIRED, *(OF_LORA if settings.get("use_peft") else ())):
+        if settings.get(name) is None:
+            raise CasebookError(f"the field {name!r} is missing")
+    case, rewards = load_case(settings["case"]), settings["reward_funcs"]
+    case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
+    from casebook.detectors import KL_PART
+
+    for name in rewards:
+        check_name("reward", name, (*case.rewards, KL_PART))
+    if KL_PART in rewards and not settings["use_peft"]:
+        raise CasebookError(f"{KL_PART} needs an adapter: its base is the reference")
+    for name, parameters in (settings.get("reward_kwargs") or {}).items():
+        check_name("reward in reward_kwargs", name, rewards)
+        if not isinstance(parameters, Mapping):
+            raise CasebookError(f"reward_kwargs of {name} must be {KINDS['mapping']}")
+    for name, changes in (settings.get("also_evaluate") or {}).items():
+        if not isinstance(changes, Mapping):
+            raise CasebookError("also_evaluate must map names to settings")
+        _check_fields(changes, ALSO, f"setting of also_evaluate {name!r}")
+        case.grade("", "", variant=changes.get("variant"))
+
+
+def _check_together(settings: Mapping[str, Any]) -> None:
+    """What each of two fields takes, but not both of them together."""
+    rewards, weights = settings["reward_funcs"], settings.get("reward_weights")
+    if weights is not None and len(weights) != len(rewards):
+        raise CasebookError(f"{len(rewards)} reward_funcs, but {len(weights)} reward_weights")
+    method, rule = settings.get("method", "grpo"), settings.get("constraint", "none")
+    if rule != "none" and method not in ("grpo", "sft"):
+        raise CasebookError(f"the method {method!r} samples without a constraint")
+    if settings["max_completion_length"] >= settings["max_seq_length"]:
+        raise CasebookError(
+            f"max_completion_length {settings['max_completion_length']} leaves no room for a "
+            f"prompt in max_seq_length {settings['max_seq_length']}"
+        )
+    if settings.get("logging_steps", 1) > settings["max_steps"]:
+        raise CasebookError(
+            f"logging_steps is {settings['logging_steps']}, and there are only "
+            f"{settings['max_steps']} steps: nothing would be logged"
+        )
+    size = settings["per_device_train_batch_size"] * int(os.environ.get("WORLD_SIZE") or 1)
+    size *= settings.get("steps_per_generation") or settings["gradient_accumulation_steps"]
+    if size % settings["num_generations"]:
+        raise CasebookError(
+            f"{size} completions at a time (per_device_train_batch_size x steps_per_generation) "
+            f"are not divisible by num_generations {settings['num_generations']}"
+        )
+    schedule = settings["lr_scheduler_type"]
+    known, given = SCHEDULES.get(schedule, {}), settings.get("lr_scheduler_kwargs") or {}
+    _check_fields(given, known, f"parameter of {schedule}")
+    if schedule == "cosine_with_min_lr" and len({"min_lr", "min_lr_rate"} & set(given)) != 1:
+        raise CasebookError(f"{schedule} needs lr_scheduler_kwargs with min_lr or min_lr_rate")
+    if settings.get("bf16") and settings.get("fp16"):
+        raise CasebookError("bf16 and fp16 are both true, and only one of them can be")
+    if settings["fast_inference"]:
+        for name in ("use_peft", "vllm_gpu_memory_utilization"):
+            if not settings.get(name):
+                raise CasebookError(f"fast_inference needs {name}")
+
+
+def _number(value: Any) -> float:
+    """A number, also where YAML calls it a text (`1e-3` has no point); else not a number."""
+    try:
+        return float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _is_plain(value: Mapping) -> bool:
+    """Whether records can keep it: names, and JSON's own types below them."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return json.loads(text) == value

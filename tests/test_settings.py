@@ -1,0 +1,250 @@
+"""What a training's file may say: the table of fields, and the sentence a wrong value gets."""
+
+import math
+import random
+
+import pytest
+import yaml
+
+from casebook import paths, settings
+from casebook.case import CasebookError, known_cases
+from casebook.settings import FIELDS, Field, checked, chosen_runs, parse_yaml, read_arms
+
+SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
+CONFIGS = [path for path in sorted(paths.CONFIGS.glob("*/*.yaml")) if path.stem != "experiments"]
+OTHER_TYPES = (True, "many", [1, "a"], {"a": 1}, None, math.nan, -math.inf, "", [], 2.5, {1: 2})
+
+
+def refusal(overrides, source=SMOKE):
+    """The sentence that settings get."""
+    with pytest.raises(CasebookError) as error:
+        checked(source, overrides)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(str(source))
+    return str(error.value)
+
+
+# What is taken
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_shipped_configuration_is_taken(path):
+    assert checked(path) == yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_every_arm_is_taken(case):
+    for profile in {arm["profile"] for arm in read_arms(case).values()}:
+        assert chosen_runs(case, profile, None, None)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"learning_rate": 0},
+        {"seed": 2**32 - 1},
+        {"epsilon_high": None},
+        {"reward_weights": None, "reward_kwargs": None},
+        {"lora_target_modules": "all-linear"},
+        {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}},
+        {"fast_inference": True, "vllm_gpu_memory_utilization": 0.5},
+    ],
+)
+def test_what_is_taken(overrides):
+    assert checked(SMOKE, overrides) == yaml.safe_load(SMOKE.read_text()) | overrides
+
+
+def test_a_number_that_yaml_calls_a_text_is_a_number():
+    assert checked(SMOKE, {"learning_rate": "1e-3"})["learning_rate"] == 0.001
+
+
+# What is not
+
+
+def wrong_values(field):
+    """Values that a field does not take: beyond its bounds, and of other types."""
+    beyond = []
+    if field.kind in ("whole", "number"):
+        step = 1 if field.kind == "whole" else 1e-6
+        beyond = [field.low - step, field.high + step * max(1, field.high), *field.but, 10**400]
+        beyond = [value for value in beyond if value not in (math.inf, -math.inf)]
+        if field.kind == "whole":
+            beyond = [int(value) for value in beyond]
+    elif field.kind == "word":
+        beyond = [field.choices[0] + "x", field.choices[0].upper(), list(field.choices)]
+    elif field.kind == "names":
+        beyond = [["a", "a"], [""], "a"]
+    elif field.kind == "numbers":
+        beyond = [[math.nan], ["a"], [True], [math.inf], ["1"], 1.0]
+    elif field.kind == "text":
+        beyond = ["a\0b", "a\nb", "  "]
+    return [*beyond, *(value for value in OTHER_TYPES if not field.takes(value))]
+
+
+WRONG = [(name, value) for name, field in FIELDS.items() for value in wrong_values(field)]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_value_that_a_field_does_not_take_is_one_sentence_that_names_it(name):
+    values = [value for other, value in WRONG if other == name]
+    assert len(values) >= 5
+    for value in values:
+        assert name in refusal({name: value})
+
+
+def test_a_wrong_value_among_right_ones_is_found():
+    """200 configurations, each with a few fields changed and one of them wrong."""
+    draw = random.Random(0)
+    right = {"seed": 7, "beta": 0.1, "top_k": 3, "weight_decay": 0.1, "epsilon": 0.1}
+    for name, value in draw.sample(WRONG, 200):
+        others = {n: right[n] for n in draw.sample(sorted(right), 3) if n != name}
+        assert name in refusal({**others, name: value})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"learning_rat": 1}, "unknown field 'learning_rat': did you mean 'learning_rate'?"),
+        ({"push_to_hub": True}, "unknown field 'push_to_hub'"),
+        ({3: 1}, "unknown field 3"),
+        ({None: 1}, "unknown field None"),
+        (
+            {"num_generations": 3},
+            "16 completions at a time .* not divisible by num_generat",
+        ),
+        ({"num_generations": 0}, "num_generations is 0, and must be a whole number from 2"),
+        ({"max_steps": True}, "max_steps is True, and must be a whole number from 1"),
+        ({"max_steps": 1000.0}, "max_steps is 1000.0, and must be a whole number"),
+        ({"max_steps": None}, "the field 'max_steps' is missing"),
+        ({"use_peft": None}, "the field 'use_peft' is missing"),
+        ({"lora_r": None}, "lora_r is None"),
+        ({"lora_dropout": 1}, "lora_dropout is 1, and must be a number from 0 to 1, but not 1"),
+        ({"method": None}, "method is None, and must be one of grpo, plain_reinforce, .*rejection"),
+        ({"constraint": "tree"}, "'tree', and must be one of none, position, trie"),
+        ({"reward_funcs": "correct"}, "reward_funcs is 'correct', and must be a list of different"),
+        ({"reward_funcs": ["corect"]}, "unknown reward 'corect': known are correct, .*kl_penalty"),
+        ({"reward_weights": [1.0]}, "3 reward_funcs, but 1 reward_weights"),
+        (
+            {"reward_weights": [math.nan, 1, 1]},
+            "reward_weights is .* must be a list of numbers",
+        ),
+        ({"case": "pokr"}, "unknown case 'pokr'"),
+        ({"variant": "both"}, "unknown variant 'both'"),
+        ({"method": "plain_grpo", "constraint": "trie"}, "'plain_grpo' samples without a constrai"),
+        ({"method": "rejection", "constraint": "position"}, "'rejection' samples without a constr"),
+        (
+            {"reward_funcs": ["kl_penalty"], "reward_weights": [1.0], "use_peft": False},
+            "kl_penalty needs an adapter",
+        ),
+        ({"reward_kwargs": {"kl_penalty": {}}}, "unknown reward in reward_kwargs 'kl_penalty'"),
+        ({"reward_kwargs": {"correct": 3}}, "reward_kwargs of correct must be a mapping"),
+        ({"reward_kwargs": {"correct": {"x": math.nan}}}, "reward_kwargs is .* must be a mapping"),
+        ({"also_evaluate": ["free"]}, "also_evaluate is .* must be a mapping"),
+        ({"also_evaluate": {"free": None}}, "also_evaluate must map names to settings"),
+        ({"also_evaluate": {"hot": {"temperature": 2}}}, "of also_evaluate 'hot' 'temperature'"),
+        ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
+        ({"also_evaluate": {"free": {"constraint": "tree"}}}, "constraint is 'tree'"),
+        ({"also_evaluate": {"few": {"limit": -1}}}, "limit is -1"),
+        ({"max_completion_length": 128}, "128 leaves no room for a prompt in max_seq_length 128"),
+        ({"logging_steps": 5}, "logging_steps is 5, and there are only 3 steps"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, "needs lr_scheduler_kwargs with min_lr or"),
+        ({"lr_scheduler_kwargs": {"power": 2}}, "unknown parameter of cosine 'power'"),
+        ({"bf16": True, "fp16": True}, "only one of them"),
+        ({"fast_inference": True}, "fast_inference needs vllm_gpu_memory_utilization"),
+    ],
+)
+def test_what_cannot_be_says_what_would_be_right(overrides, message):
+    with pytest.raises(CasebookError, match=message):
+        checked(SMOKE, overrides)
+
+
+def test_the_share_of_a_process_counts(monkeypatch):
+    """Several GPUs sample together: each alone need not fill a group."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert checked(SMOKE, {"per_device_train_batch_size": 2, "num_generations": 8})
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(settings, "find_spec", lambda name: None)
+    with pytest.raises(CasebookError, match="use_vllm True needs vllm, which is not installed"):
+        settings.check_installed(checked(SMOKE, {"use_vllm": True}))
+    settings.check_installed(checked(SMOKE))
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"- a\n- b\n", "holds no mapping"),
+        (b"", "holds no mapping"),
+        (b"a: [", "not valid YAML"),
+        (b"case: poker\n", "the field 'profile' is missing"),
+        (b"\x00\x01\x02", "not valid YAML"),
+        (b"\x89PNG\r\n\x1a\n", "not a text in UTF-8"),
+        ("title: Königsweg".encode("latin-1"), "not a text in UTF-8"),
+        (b"case: " + b"[" * 5000, "nested too deeply"),
+        (b"seed: 1\nbeta: 0.1\nseed: 2\n", "the key 'seed' is there twice in line 3"),
+        (b"reward_kwargs: {correct: {x: 1, x: 2}}", "the key 'x' is there twice"),
+        (b"seed: &a [*a]", r"the reference \*a is not read here"),
+        (b"a: &a [1, 1]\nb: [*a, *a]", r"the reference \*a is not read here"),
+        (b"case: !!python/object:os.system x", "not valid YAML"),
+        (b"case: 2020-13-45", "not valid YAML"),
+        (b"? [a, b]\n: 1", "not valid YAML"),
+        (b"1: 2", "unknown field 1"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, content, message):
+    (tmp_path / "config.yaml").write_bytes(content)
+    with pytest.raises(CasebookError, match=message) as error:
+        checked(tmp_path / "config.yaml")
+    assert "config.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
+    for path in (tmp_path / "nothing.yaml", tmp_path, SMOKE / "below"):
+        with pytest.raises(CasebookError, match="cannot be read"):
+            checked(path)
+
+
+def test_an_anchor_may_be_used_where_arms_share_values():
+    assert parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2}", aliases=True) == {
+        "a": {"x": 1},
+        "b": {"x": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no mapping"),
+        ("{}", "names no arms"),
+        ("a: 3", "the arm 'a' needs overrides, profile, question, seeds"),
+        ("a: {question: q, profile: smoke, seeds: 3, overrides: {}}", "a list of seeds"),
+        ("a: {question: q, profile: smoke, seeds: [-1], overrides: {}}", "'a' of .* seed is -1"),
+        ("a: {question: q, profile: smoke, seeds: [0], overrides: {beta: -1}}", "beta is -1"),
+        ("a: {}\na: {}", "the key 'a' is there twice"),
+    ],
+)
+def test_arms_that_cannot_be_trained_are_one_sentence(text, message, tmp_path, monkeypatch):
+    (tmp_path / "poker").mkdir()
+    (tmp_path / "poker" / "smoke.yaml").write_text(SMOKE.read_text())
+    (tmp_path / "poker" / "experiments.yaml").write_text(text)
+    monkeypatch.setattr(paths, "CONFIGS", tmp_path)
+    with pytest.raises(CasebookError, match=message):
+        chosen_runs("poker", "smoke", None, None)
+
+
+def test_seeds_and_arms_that_are_named_are_checked():
+    with pytest.raises(CasebookError, match="seed is -1, and must be a whole number from 0"):
+        chosen_runs("poker", "nano", ["grpo"], [-1])
+    with pytest.raises(CasebookError, match="unknown arm of poker/nano 'gpro'"):
+        chosen_runs("poker", "nano", ["gpro"], None)
+
+
+def test_a_field_says_what_it_takes():
+    assert str(Field("number", 0, 1, but=(0,))) == "a number from 0 to 1, but not 0"
+    assert str(Field("whole", 1)) == "a whole number, at least 1"
+    assert str(Field("word", choices=("a", "b"))) == "one of a, b"
