@@ -65,13 +65,13 @@ def test_every_label_in_the_form_asked_for(label):
         ("7 5 3</think><answer>oat</answer>", False, "oat"),  # pre-filled <think>
         ("<think>a</think>\nI would keep the habitat", False, "habitat"),
         ("<think>a</think><answer>plant oat</answer>", False, "oat"),
-        ("<think>a</think><answer>oat</answer>\nor wheat", False, "oat"),
-        ("<think>a</think><answer>oat</answer><answer>soy</answer>", False, "soy"),
         ("<think>a</think><answer>oat", False, "oat"),
-        ("not wheat", False, "wheat"),
         # no label, or several
+        ("not wheat", False, None),
+        ("<think>a</think><answer>oat</answer>\nor wheat", False, None),
+        ("<think>a</think><answer>oat</answer><answer>soy</answer>", False, None),
         ("", False, None),
-        ("<think>wheat", False, "wheat"),
+        ("<think>wheat", False, None),
         ("<think>wheat</think>", False, None),
         ("<think>a</think><answer></answer>", False, None),
         ("<think>a</think><answer>barley</answer>", False, None),
@@ -127,8 +127,8 @@ def test_grade_takes_anything(completion, answer):
 
 
 @given(ANY_TEXT, st.sampled_from(LABELS))
-def test_the_last_answer_counts_whatever_came_before(text, label):
-    assert extract_label(f"{text}<answer>{label}</answer>") == label
+def test_an_answer_tag_is_read_whatever_was_thought_before(text, label):
+    assert extract_label(f"{text}</think><answer>{label}</answer>") == label
 
 
 # What is accepted
