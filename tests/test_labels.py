@@ -233,6 +233,9 @@ def test_any_text_gets_a_grade(tries):
         ("corn, I don't think soy pays", "corn"),
         ("The north is rye and the south is soy, so corn", None),  # in doubt
         ("no doubt corn", "corn"),
+        ("Nothing beats corn. I recommend corn.", "corn"),
+        ("Corn is best. Is another one close? No, so it is settled.", "corn"),
+        ("Corn? No, so it is settled.", None),
         ("corn: soy 4, rye 2", "corn"),
         ("corn, because soy, rye and the like yield less", "corn"),
         ("corn because the yield is high, soy", None),

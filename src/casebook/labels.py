@@ -66,7 +66,7 @@ _EMPTY = _words(
     card, cards, type, kind, category, label, class, parcel, crop, use, land, best, final, correct,
     right, yes, ok, okay, here, now, really, just, only, clearly, probably, definitely, surely,
     certainly, very, still, again, too, boxed, no, no more, more or less, no doubt, without doubt,
-    without a doubt"""
+    without a doubt, nothing beats"""
 )
 _VOCABULARY = (_COMPARE, _DENY, _CONTRAST, _ALTERNATIVE, _REASON, _COPULA, _EMPTY)
 _PHRASES = sorted({p for words in _VOCABULARY for p in words if " " in p}, key=len, reverse=True)
@@ -101,7 +101,8 @@ class LabelReader:
         words = "|".join([*(_spelled(phrase, r"\s+") for phrase in _PHRASES), r"[^\W_]+(?:'\w+)?"])
         name = rf"(?<!{_EDGE})(?:{names})(?!{_EDGE})"
         tokens = re.compile(
-            rf"(?P<name>{name})|(?P<tag></?(?:think|answer)>)|(?P<no>\bno\s+(?={name}))|(?P<or>[/|]\s*(?={name}))"
+            rf"(?P<name>{name})|(?P<tag></?(?:think|answer)>)"
+            rf"|(?P<no>\bno\s+(?={name}))|(?P<or>[/|]\s*(?={name}))"
             rf"|(?P<word>\b(?:{words})\b)|(?P<stop>[.!?](?!\w)|[;\n])|(?P<comma>,)"
             r"|(?P<open>[(\[])|(?P<close>[)\]])|(?P<colon>[:=–—]|(?<=\s)-(?=\s))"
         )
@@ -208,21 +209,25 @@ class _Reading:
     def __init__(self):
         self.named: list[tuple[str, bool]] = []  # those that count; is the clause the name alone?
         self.spoilt = False  # alternatives, or taken back
+        self.offered = False  # one of those that count is put as another answer
         self.place = "answer"
         self.alone = True  # all clauses of the answer so far say nothing besides
         self.shut = False  # a name was denied, and no other is put against it
         self.contrast = False  # one is about to be: "but ...", "it is ..."
         self.marked = False  # a colon or a bracket opened the reason, and no word
         self.bracket = False  # a bracket did, and ends it
+        self.fresh = False  # the clause before this one named an answer
         self._begin_sentence()
 
     def take(self, kind: str, word: str) -> None:
         getattr(self, f"_{kind}")(word)
 
     def end(self) -> list[tuple[str, bool]] | None:
-        """The names that count; `None` if the answer is spoilt."""
+        """The names that count, with whether each is all that is said; `None` if it is spoilt."""
         self._stop()
-        return None if self.spoilt else self.named
+        if self.spoilt:
+            return None
+        return [(name, alone or self.offered) for name, alone in self.named]
 
     def _begin_sentence(self):
         self.beside_or = self.live_in_sentence = self.another = self.explained = False
@@ -316,8 +321,8 @@ class _Reading:
         if self.place == "answer" and self._live():
             self.bracket = True
         self._reason(marked=True)
-        if not self.names:
-            self._close_clause()
+        if self.place != "answer":
+            self._comma()
 
     def _close(self, word: str) -> None:
         if self.bracket:
@@ -352,7 +357,9 @@ class _Reading:
         if (self.deny == "both" and not self.hit) or self.refused:
             self._take_back()
         counted = [name for name in self.names if not name.denied and self._counts(name, bare)]
-        self.named += [(n.name, n.another or (bare and not self.joined)) for n in counted]
+        self.fresh = bool(counted) if not self.empty else self.fresh
+        self.named += [(name.name, bare and not self.joined) for name in counted]
+        self.offered |= any(name.another for name in counted)
         if self.place == "answer":
             self.live_in_sentence |= bool(counted)
             self.alone &= bare
@@ -364,7 +371,7 @@ class _Reading:
         """What was named is denied: "wheat does not grow here", "Flush? No."."""
         if self.names:
             self.names[-1].denied = True
-        elif self.named and not self.content:
+        elif self.fresh and not self.content:
             self.spoilt = True
 
     def _counts(self, name: _Name, bare: bool) -> bool:
