@@ -35,7 +35,7 @@ _COMPARE = _words(
     """than, beats, beat, beating, at least, at most, up to, almost, nearly, short of, far from,
     without, except, excluding, exclude, excludes, unlike, lacks, non, avoid, reject, rejects,
     rule out, rules out, ruling out, anything but, everything but, all but, other than,
-    rather than, instead of"""
+    rather than, instead of, opposite of"""
 )
 # ... and these the one before them, too.
 _DENY = _words(
@@ -44,7 +44,8 @@ _DENY = _words(
 )
 # After a denied name, these say that the right one follows.
 _CONTRAST = _words(
-    "but, it, it's, its, this, that's, so, therefore, thus, hence, answer, instead, rather"
+    """but, instead, rather, it, it's, its, this, that's, so, therefore, thus, hence, answer, plant,
+    choose, pick"""
 )
 # After an answer, these say that it may be another.
 _ALTERNATIVE = _words(
@@ -52,17 +53,18 @@ _ALTERNATIVE = _words(
     also, as well, as well as, could, may, might, actually, wait, instead, rather, correction,
     sorry, mean, second thought, second thoughts, reflection, scratch, reconsider"""
 )
+_AS_WELL = _words("also, too, as well, possible")  # the same, of the name before
 _REASON = _words(
     """because, since, as, with, due to, given, reason, explanation, which, while, whereas, though,
     although, considering, where"""
 )
 _COPULA = _words(
-    "is, are, be, was, it's, that's, answer, say, choose, plant, grow, pick, prefer, call, called"
+    "is, are, be, was, it's, that's, answer, say, choose, plant, pick, prefer, call, called"
 )
 # These say nothing: a clause of a name and such words is an answer, and no reason.
 _EMPTY = _words(
     """a, an, the, it, this, that, these, of, on, in, to, and, plus, then, so, i, i'd, i'll, i'm,
-    we, my, our, you, your, would, will, think, believe, guess, must, should, go, hand, hands,
+    we, my, our, you, your, would, will, think, believe, guess, must, should, go, grow, hand, hands,
     card, cards, type, kind, category, label, class, parcel, crop, use, land, best, final, correct,
     right, yes, ok, okay, here, now, really, just, only, clearly, probably, definitely, surely,
     certainly, very, still, again, too, boxed, no, no more, more or less, no doubt, without doubt,
@@ -238,7 +240,8 @@ class _Reading:
         self.content = self.refused = self.copula = False
         self.deny = None  # "name": what follows; "both": what stands before as well
         self.hit = False  # a name was denied by it
-        self.listed: int | None = None  # the names from here on may be denied as well
+        self.listed: int | None = None  # from here on, names may be of a list: "corn, oat and soy"
+        self.just_named = False
         self.empty = True
         self.joined = False  # by an "and" to a clause that says something
 
@@ -252,6 +255,7 @@ class _Reading:
         self.hit |= bool(self.deny)
         self.names.append(_Name(word, denied, self.copula, self.another))
         self.copula = self.empty = self.refused = self.contrast = False
+        self.just_named = True
 
     def _no(self, word: str) -> None:
         self.deny, self.hit = "name", False
@@ -265,6 +269,9 @@ class _Reading:
             self.contrast = not self._live()
             self.shut, self.hit = False, False
             self.deny = None
+        if word in _AS_WELL:
+            for name in self.names:
+                name.another = True
         if word in _DENY or word.endswith("n't"):
             self.deny, self.hit = "both", False
         elif word in _COMPARE:
@@ -279,16 +286,17 @@ class _Reading:
         elif word in _COPULA:
             self.copula = True
         elif word in ("and", "plus") and self.listed is not None:
-            self.listed = None  # "it beats corn, wheat and oat"
+            self.listed = None  # so they are
         elif word in ("and", "plus", "but") and self.place != "answer":
-            joined = self.content
-            self._close_clause() if word == "but" else self._comma()
-            self.joined = joined
+            if word == "but" or not self.just_named:
+                joined = self.content
+                self._close_clause()
+                self.joined = joined
         elif _is_content(word):
             self.content, self.refused, self.copula = True, False, False
             self.shut |= self.contrast
             self.contrast = False
-        self.empty = False
+        self.empty = self.just_named = False
 
     def _alternative(self, word: str) -> None:
         self.another = True
@@ -308,9 +316,9 @@ class _Reading:
             self._close_clause()
 
     def _comma(self, word: str = "") -> None:
-        if self.place != "answer" and self.hit:
-            self.listed = len(self.names)
-        elif self.place == "answer" or self.content or not self.names:
+        if self.place != "answer" and self.just_named:
+            self.listed = len(self.names) if self.listed is None else self.listed
+        else:
             self._close_clause()
 
     def _colon(self, word: str) -> None:
@@ -353,7 +361,7 @@ class _Reading:
         """Decide which names of the clause that ends here count."""
         bare = not self.content
         for name in self.names[self.listed :] if self.listed is not None else ():
-            name.denied, name.another = False, True  # "it beats corn, oat": no list
+            name.denied, name.another = False, True  # "because it beats corn, oat"
         if (self.deny == "both" and not self.hit) or self.refused:
             self._take_back()
         counted = [name for name in self.names if not name.denied and self._counts(name, bare)]
