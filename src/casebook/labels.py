@@ -19,15 +19,23 @@ In doubt there is no answer. The time is linear in the text's length, and nothin
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from casebook.rewards import completion_text, tag_blocks
 
 
 def _words(listed: str) -> frozenset[str]:
+    """Words and phrases that are listed with commas."""
     return frozenset(" ".join(phrase.split()) for phrase in listed.split(","))
+
+
+def _any_of(phrases: Iterable[str], between: str) -> str:
+    """A pattern for phrases, the longest first, with `between` between the words of one."""
+    longest_first = sorted(phrases, key=len, reverse=True)
+    return "|".join(between.join(map(re.escape, phrase.split())) for phrase in longest_first)
 
 
 # Words and phrases, by what they do. These deny the name after them, ...
@@ -71,16 +79,15 @@ _EMPTY = _words(
     without a doubt, nothing beats"""
 )
 _VOCABULARY = (_COMPARE, _DENY, _CONTRAST, _ALTERNATIVE, _REASON, _COPULA, _EMPTY)
-_PHRASES = sorted({p for words in _VOCABULARY for p in words if " " in p}, key=len, reverse=True)
+_ANY_PHRASE = _any_of({p for words in _VOCABULARY for p in words if " " in p}, between=r"\s+")
 
 _EDGE = r"[\w\u200b-\u200d\u2060\ufeff]"  # a name touches no letter, nor what cannot be seen
 
 
-@dataclass(frozen=True)
 class LabelReader:
     """Reads the one label that a completion gives as its answer, whatever its form.
 
-    Attributes:
+    Args:
         names: what a text may call it, in lower case -> the label that is meant. A name that is
             none of `labels`, such as a longer one that holds a label, stands for itself.
         labels: the answers there are.
@@ -93,23 +100,23 @@ class LabelReader:
     (None, None, None)
     """
 
-    names: Mapping[str, str]
-    labels: Collection[str]
-    parts: Mapping[str, Collection[str]] = field(default_factory=dict)
-
-    def __post_init__(self):
-        longest_first = sorted(self.names, key=len, reverse=True)
-        names = "|".join(_spelled(name, r"[\s-]+") for name in longest_first)
-        words = "|".join([*(_spelled(phrase, r"\s+") for phrase in _PHRASES), r"[^\W_]+(?:'\w+)?"])
-        name = rf"(?<!{_EDGE})(?:{names})(?!{_EDGE})"
-        tokens = re.compile(
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        labels: Collection[str],
+        parts: Mapping[str, Collection[str]] = MappingProxyType({}),
+    ):
+        self.names, self.labels, self.parts = names, labels, parts
+        any_name = _any_of(names, between=r"[\s-]+")
+        name = rf"(?<!{_EDGE})(?:{any_name})(?!{_EDGE})"
+        self._name = re.compile(name)
+        self._token = re.compile(
             rf"(?P<name>{name})|(?P<tag></?(?:think|answer)>)"
             rf"|(?P<no>\bno\s+(?={name}))|(?P<or>[/|]\s*(?={name}))"
-            rf"|(?P<word>\b(?:{words})\b)|(?P<stop>[.!?](?!\w)|[;\n])|(?P<comma>,)"
-            r"|(?P<open>[(\[])|(?P<close>[)\]])|(?P<colon>[:=–—]|(?<=\s)-(?=\s))"
+            rf"|(?P<word>\b(?:{_ANY_PHRASE}|[^\W_]+(?:'\w+)?)\b)"
+            r"|(?P<stop>[.!?](?!\w)|[;\n])|(?P<comma>,)|(?P<open>[(\[])|(?P<close>[)\]])"
+            r"|(?P<colon>[:=–—]|(?<=\s)-(?=\s))"
         )
-        object.__setattr__(self, "_name", re.compile(name))
-        object.__setattr__(self, "_token", tokens)
 
     def __call__(self, completion: Any) -> str | None:
         """The label, or `None`. `completion` is a string or a list of messages."""
@@ -155,6 +162,7 @@ class LabelReader:
         return otherwise
 
     def _decided(self, named: Sequence[tuple[str, bool]] | None) -> str | None:
+        """The label that is named alone, or with parts of it that describe it."""
         names = {name for name, _ in named or ()}
         for label in names & set(self.labels):
             others = [(name, alone) for name, alone in named if name != label]
@@ -184,10 +192,6 @@ def label_in_form(text: str, labels: Collection[str], tags: Sequence[str] = ()) 
 
 def _is_content(word: str) -> bool:
     return not any(word in words for words in _VOCABULARY) and not word.endswith("n't")
-
-
-def _spelled(phrase: str, between: str) -> str:
-    return between.join(map(re.escape, phrase.split()))
 
 
 @dataclass
