@@ -19,11 +19,7 @@ FRAMES = (
     *("{}", " {}\n", "{}.", "**{}**", "a {}", "It is a {}.", "I think it is a {}", "Answer: {}"),
     *("The answer is {}.", r"\boxed{{{}}}", '{{"answer": "{}"}}', "I would say {}", "It's {}!"),
     *("<answer>{}</answer>", "<answer>It is a {}.</answer>", "<answer>{}", "7 5</think>\n{}"),
-    *(
-        "<think>7 5</think>\n{}",
-        "<think>7 5</think><answer>{}</answer>",
-        "<think>7</think>It is {}",
-    ),
+    *("<think>7 5</think>\n{}", "<think>7 5</think><answer>{}</answer>", "7</think>It is {}"),
     *("<think>or {other}</think><answer>{}</answer>", "<think>not {}</think><answer>{}</answer>"),
     *("<think>7 5 <answer>{}</answer>", "{other} has 7: <answer>{}</answer>"),
 )
@@ -39,16 +35,9 @@ REASONS = (
 # ... and what makes it none.
 HEDGES = (
     *(" or {other}", ", or a {other}", " or maybe {other}", " or {other}.", "/{other}", "|{other}"),
-    *(
-        " and {other}",
-        ", {other}",
-        "; {other}",
-        ". {other}",
-        "\n{other}",
-        " ({other})",
-        ": {other}",
-    ),
-    *(" - {other}", ", maybe {other}", ", perhaps a {other}", " but {other}", ", no, {other}"),
+    *(" and {other}", ", {other}", "; {other}", ". {other}", "\n{other}", " ({other})"),
+    *(": {other}", " - {other}", ", also {other}", ", a {other} is also possible"),
+    *(", maybe {other}", ", perhaps a {other}", " but {other}", ", no, {other}"),
     *(", unless it is {other}", ". No, {other}.", ". Actually, {other}", ". It is a {other}."),
     *(". Wait, it is {other}", "\nThe answer is {other}", ". Or {other}?", ", I mean {other}"),
     *(", alternatively {other}", ". It could also be a {other}.", ". On second thought, {other}"),

@@ -39,14 +39,14 @@ def _any_of(phrases: Iterable[str], between: str) -> str:
 
 
 # Words and phrases, by what they do. These deny the name after them, ...
-_COMPARE = _words(
+_DENIES_NEXT = _words(
     """than, beats, beat, beating, at least, at most, up to, almost, nearly, short of, far from,
     without, except, excluding, exclude, excludes, unlike, lacks, non, avoid, reject, rejects,
     rule out, rules out, ruling out, anything but, everything but, all but, other than,
     rather than, instead of, opposite of"""
 )
 # ... and these the one before them, too.
-_DENY = _words(
+_DENIES = _words(
     """not, never, cannot, neither, nor, nope, wrong, false, incorrect, impossible, unlikely,
     mistake, mistaken, ruled out, excluded, rejected"""
 )
@@ -78,7 +78,7 @@ _EMPTY = _words(
     certainly, very, still, again, too, boxed, no, no more, more or less, no doubt, without doubt,
     without a doubt, nothing beats"""
 )
-_VOCABULARY = (_COMPARE, _DENY, _CONTRAST, _ALTERNATIVE, _REASON, _COPULA, _EMPTY)
+_VOCABULARY = (_DENIES_NEXT, _DENIES, _CONTRAST, _ALTERNATIVE, _REASON, _COPULA, _EMPTY)
 _ANY_PHRASE = _any_of({p for words in _VOCABULARY for p in words if " " in p}, between=r"\s+")
 
 _EDGE = r"[\w\u200b-\u200d\u2060\ufeff]"  # a name touches no letter, nor what cannot be seen
@@ -276,9 +276,9 @@ class _Reading:
         if word in _AS_WELL:
             for name in self.names:
                 name.another = True
-        if word in _DENY or word.endswith("n't"):
+        if word in _DENIES or word.endswith("n't"):
             self.deny, self.hit = "both", False
-        elif word in _COMPARE:
+        elif word in _DENIES_NEXT:
             self.deny, self.hit = "name", False
         elif word in _ALTERNATIVE:
             self._alternative(word)
