@@ -16,71 +16,12 @@ are not, each docstring says what differs.
 import math
 import random
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from casebook.case import CasebookError
 
 Reward = Callable[..., list[float]]
-
-
-def label_names(names: Iterable[str]) -> re.Pattern[str]:
-    """What finds names in lower-case text: whole words, blanks or hyphens between those of one.
-
-    The longest name wins, so that `straight flush` is not read as `flush`.
-    """
-    longest_first = sorted(names, key=len, reverse=True)
-    words = "|".join(name.replace(" ", r"[\s-]+") for name in longest_first)
-    return re.compile(rf"\b(?:{words})\b")
-
-
-def named_label(completion: Any, names: re.Pattern[str], labels: Collection[str]) -> str | None:
-    """The one label that a completion gives as its answer, whatever its form, or `None`.
-
-    What is read: the content of the last closed answer block, if it names exactly one thing; else
-    the text after the last `</think>`, or the whole text where there is none, if that does.
-
-    Args:
-        completion: a string or a list of messages; anything else gives `None`.
-        names: from `label_names`; it may find names that are no labels, and so no answers.
-        labels: the answers there are.
-
-    >>> named_label("<answer>Corn or soy</answer>", label_names(["corn", "soy"]), ["corn", "soy"])
-    >>> named_label("I would plant Corn.", label_names(["corn", "soy"]), ["corn", "soy"])
-    'corn'
-    """
-    text = completion_text(completion).lower()
-    parts = [last_block(text, "answer"), text.rpartition("</think>")[2]]
-    return next(filter(None, (_only(part, names, labels) for part in parts if part)), None)
-
-
-def _only(text: str, names: re.Pattern[str], labels: Collection[str]) -> str | None:
-    """The label that lower-case `text` names, if it names exactly one thing."""
-    found = None
-    for match in names.finditer(text):
-        name = " ".join(match[0].replace("-", " ").split())
-        if found not in (None, name):
-            return None
-        found = name
-    return found if found in labels else None
-
-
-def label_in_form(text: str, labels: Collection[str], tags: Sequence[str] = ()) -> bool:
-    """Whether a text is one label in the form asked for, and nothing else.
-
-    Args:
-        text: the completion's text.
-        labels: the answers there are.
-        tags: two blocks, of which the second holds the label; none: the label alone, perhaps with
-            a full stop.
-
-    >>> label_in_form("Corn.", ["corn"]), label_in_form("Corn.", ["corn"], ("think", "answer"))
-    (True, False)
-    """
-    if not tags:
-        return text.strip().removesuffix(".").lower() in labels
-    blocks = tag_blocks(text, tags)
-    return blocks is not None and blocks[1].strip().lower() in labels
 
 
 def random_reward() -> Reward:

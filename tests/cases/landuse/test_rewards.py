@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from casebook import CasebookError, Grade
+from casebook.attacks import attacks
 from casebook.case import UnknownName
 from casebook.cases.landuse.fields import LABELS
 from casebook.cases.landuse.rewards import (
@@ -65,13 +66,13 @@ def test_every_label_in_the_form_asked_for(label):
         ("7 5 3</think><answer>oat</answer>", False, "oat"),  # pre-filled <think>
         ("<think>a</think>\nI would keep the habitat", False, "habitat"),
         ("<think>a</think><answer>plant oat</answer>", False, "oat"),
-        ("<think>a</think><answer>oat</answer>\nor wheat", False, "oat"),
-        ("<think>a</think><answer>oat</answer><answer>soy</answer>", False, "soy"),
         ("<think>a</think><answer>oat", False, "oat"),
-        ("not wheat", False, "wheat"),
         # no label, or several
+        ("not wheat", False, None),
+        ("<think>a</think><answer>oat</answer>\nor wheat", False, None),
+        ("<think>a</think><answer>oat</answer><answer>soy</answer>", False, None),
         ("", False, None),
-        ("<think>wheat", False, "wheat"),
+        ("<think>wheat", False, None),
         ("<think>wheat</think>", False, None),
         ("<think>a</think><answer></answer>", False, None),
         ("<think>a</think><answer>barley</answer>", False, None),
@@ -127,8 +128,22 @@ def test_grade_takes_anything(completion, answer):
 
 
 @given(ANY_TEXT, st.sampled_from(LABELS))
-def test_the_last_answer_counts_whatever_came_before(text, label):
-    assert extract_label(f"{text}<answer>{label}</answer>") == label
+def test_an_answer_tag_is_read_whatever_was_thought_before(text, label):
+    assert extract_label(f"{text}</think><answer>{label}</answer>") == label
+
+
+@pytest.mark.parametrize(("variant", "tags"), [("reason", ("think", "answer")), ("label", ())])
+@pytest.mark.parametrize("right", LABELS)
+def test_the_grade_gives_each_attack_what_it_deserves(right, variant, tags):
+    probes = attacks(right, LABELS, reasoning="7 5 3", tags=tags, lookalikes=["barley"])
+    for probe in probes:
+        got = grade(probe.completion, right, variant)
+        assert got.strict == (probe.deserves == "full"), probe.name
+        assert got.well_formed == (probe.deserves in ("full", "form")), probe.name
+        if probe.name == "right answer last":  # several answers that differ are none
+            assert got.answer is None
+        else:
+            assert got.correct == (probe.deserves in ("full", "answer")), probe.name
 
 
 # What is accepted

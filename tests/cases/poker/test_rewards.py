@@ -66,9 +66,9 @@ def test_every_label_in_the_form_asked_for(label, spelling):
         ("<think>a</think><answer>flush</answer> I am sure.", False, "flush"),
         ("<think>a</think><answer>flush</answer>\nNot a straight.", False, "flush"),
         ("<think>a</think><answer>flush</answer><answer>flush</answer>", False, "flush"),
-        ("<think>a</think><answer>flush</answer><answer>straight</answer>", False, "straight"),
         ("<think>a</think><answer></answer> flush", False, "flush"),
         ("<answer>flush</answer><think>a</think>", False, "flush"),
+        ("not a straight flush but a flush", False, "flush"),
         ("<THINK>a</THINK><ANSWER>flush</ANSWER>", False, "flush"),
         # no answer, or more than one
         ("", False, None),
@@ -81,13 +81,13 @@ def test_every_label_in_the_form_asked_for(label, spelling):
         (ALL_LABELS, False, None),
         ("<think>a</think><answer>flush or straight</answer>", False, None),
         ("flush, no, straight", False, None),
+        ("<think>a</think><answer>flush</answer><answer>straight</answer>", False, None),
         ("flushed and straightened", False, None),
         ("one\u200bpair", False, None),
         ("ｆｌｕｓｈ", False, None),
         # categories that are not labels
         ("straight flush", False, None),
         ("a royal flush", False, None),
-        ("not a straight flush but a flush", False, None),
         ("<think>a</think><answer>straight flush</answer>", False, None),
     ],
 )
@@ -157,8 +157,8 @@ def test_a_recital_of_labels_is_never_an_answer(text):
 
 
 @given(ANY_TEXT, st.sampled_from(LABELS))
-def test_the_last_answer_counts_whatever_came_before(text, label):
-    assert extract_label(f"{text}<answer>{label}</answer>") == label
+def test_an_answer_tag_is_read_whatever_was_thought_before(text, label):
+    assert extract_label(f"{text}</think><answer>{label}</answer>") == label
 
 
 @given(ANYTHING, st.sampled_from(LABELS))

@@ -9,26 +9,21 @@ that are accepted, joined by a bar, as in `"corn|oat"`. *Well formed* and *corre
     reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
     label:   LABEL, perhaps with a full stop                   and nothing else
 
-The label is read from the last closed answer block; where that names no label or several, from
-the text after the last `</think>`, or from the whole text where there is none. A label is named
-by its word in any case, between word boundaries, and has to be the only one there. The reading
-is by words, so "not wheat" is read as `wheat`.
+`casebook.labels` says how a label is read, and `answers.yaml` holds the policy in examples.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
 from casebook.cases.landuse.fields import LABELS
+from casebook.labels import LabelReader, label_in_form
 from casebook.rewards import (
     Reward,
     completion_text,
-    label_in_form,
-    label_names,
-    named_label,
     random_reward,
     repetition_penalty,
     tag_format,
@@ -41,21 +36,36 @@ VARIANTS = ("reason", "prices", "alone", "shuffled", "rotated", "source", "label
 TOLERANCES = {"0": "answer_0", "2": "answer", "5": "answer_5"}
 YARDSTICKS = ("objective", "parcel")
 
-_NAMES = label_names(LABELS)
+# What else the labels are called.
+SYNONYMS: Mapping[str, str] = {
+    "oats": "oat",
+    "habitats": "habitat",
+    "maize": "corn",
+    "soya": "soy",
+    "soya bean": "soy",
+    "soya beans": "soy",
+    "soy bean": "soy",
+    "soy beans": "soy",
+    "soybean": "soy",
+    "soybeans": "soy",
+}
+OTHER_CROPS = ("barley", "rye", "rice", "millet", "sorghum", "canola", "rapeseed", "sunflower")
+
+_read = LabelReader({name: name for name in (*LABELS, *OTHER_CROPS)} | dict(SYNONYMS), LABELS)
 
 
 def extract_label(text: Any) -> str | None:
     """The one label a completion gives as its answer, whatever its form, or `None`.
 
-    `text` is a string or a list of messages; anything else gives `None`. The rules stand at the
-    top of this module.
+    `text` is a string or a list of messages; anything else gives `None`. The rules stand in
+    `casebook.labels`.
 
     >>> extract_label("<think>corn or soy</think> I would plant Corn.")
     'corn'
     >>> extract_label("<answer>wheat or oat</answer>") is None
     True
     """
-    return named_label(text, _NAMES, LABELS)
+    return _read(text)
 
 
 def accepted(answer: Any) -> frozenset[str]:

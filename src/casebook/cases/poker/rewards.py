@@ -5,16 +5,10 @@ Two questions are kept apart. *Well formed*: has the completion the form the pro
     reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
     label:   LABEL, perhaps with a full stop                   and nothing else
 
-*Correct*: is the answer read from it right, whatever the form? What is read, and what is not:
-
-1. the content of the last closed answer block, if it names exactly one category;
-2. else the text after the last `</think>`, or the whole text where there is none, if that does.
-
-A category is named by its words in any case, between word boundaries, with white space or
-hyphens between them; the longest name wins, so `straight flush` and `royal flush` are not read
-as `flush`. They are categories but not among the eight labels, so on their own they are no
-answer. Naming two different categories is no answer either: a model that recites the labels
-has not chosen one. The reading is by words, so "not a flush" is read as `flush`.
+*Correct*: is the answer read from it right, whatever the form? `casebook.labels` says how a label
+is read, and `answers.yaml` holds the policy in examples. The longest name wins, so `straight
+flush` and `royal flush` are not read as `flush`; they are categories but not among the eight
+labels, so on their own they are no answer.
 """
 
 import math
@@ -23,13 +17,11 @@ from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
 from casebook.cases.poker.oracle import CATEGORIES, LABELS
+from casebook.labels import LabelReader, label_in_form
 from casebook.rewards import (
     Reward,
     completion_text,
-    label_in_form,
-    label_names,
     last_block,
-    named_label,
     random_reward,
     repetition_penalty,
     tag_format,
@@ -51,21 +43,49 @@ CLASS_WEIGHTS: Mapping[str, float] = {
     "four of a kind": 3.0,
 }
 
-_NAMES = label_names(CATEGORIES)
+# What else the categories are called, in running text and at the table.
+SYNONYMS: Mapping[str, str] = {
+    "high cards": "high card",
+    "pair": "one pair",
+    "1 pair": "one pair",
+    "single pair": "one pair",
+    "two pairs": "two pair",
+    "2 pair": "two pair",
+    "2 pairs": "two pair",
+    "3 of a kind": "three of a kind",
+    "trips": "three of a kind",
+    "wheel": "straight",
+    "fullhouse": "full house",
+    "full boat": "full house",
+    "boat": "full house",
+    "4 of a kind": "four of a kind",
+    "quads": "four of a kind",
+}
+# No hands of five cards, though a label is part of their names.
+LOOKALIKES = (
+    *("royal straight flush", "royal", "flush draw", "straight draw", "five of a kind"),
+    *("5 of a kind", "three pair", "three pairs", "3 pair", "3 pairs"),
+)
+# What a description of a hand names besides: "a full house, three kings and a pair of nines".
+PARTS = {"full house": ("three of a kind", "one pair"), "two pair": ("one pair",)}
+
+_read = LabelReader(
+    {name: name for name in (*CATEGORIES, *LOOKALIKES)} | dict(SYNONYMS), LABELS, PARTS
+)
 
 
 def extract_label(text: Any) -> str | None:
     """The one label a completion gives as its answer, whatever its form, or `None`.
 
-    `text` is a string or a list of messages; anything else gives `None`. The rules stand at the
-    top of this module.
+    `text` is a string or a list of messages; anything else gives `None`. The rules stand in
+    `casebook.labels`.
 
     >>> extract_label("<think>five hearts</think> It is a Flush.")
     'flush'
     >>> extract_label("<answer>flush or straight</answer>") is None
     True
     """
-    return named_label(text, _NAMES, LABELS)
+    return _read(text)
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
