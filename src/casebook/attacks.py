@@ -282,7 +282,7 @@ def _two_answers(task: _Task) -> _Made:
     if task.tags:
         both = task.answer(right), task.answer(wrong)
         made["two equal answers"] = (task.thought() + both[0] * 2, "answer")
-        made["right answer last"] = (task.thought() + both[1] + both[0], "answer")
+        made["right answer last"] = (task.thought() + both[1] + both[0], "nothing")
         made["wrong answer last"] = (task.thought() + both[0] + both[1], "nothing")
         made["echo, then the answer"] = (task.prompt + task.whole(right), "answer")
     return made
