@@ -135,6 +135,10 @@ def test_one_answer_in_one_box_at_the_end_is_well_formed(completion):
         r"\boxed{the answer is 5}",
         "\\boxed{5\n6}",
         r"\boxed{<think>5}",
+        r"\boxed{not 5}",
+        r"\boxed{5 \text{ million}}",
+        r"\boxed{\text{(A) (B)}}",
+        r"<think>5+5 \boxed{10}",
         box("5" * (LONGEST + 1)),
     ],
 )
@@ -201,6 +205,8 @@ def test_a_grade_of_a_careful_completion():
         (r"\boxed{6} no, \boxed{5}", "5", True),
         ("The answer is $5$.", "5", True),
         (r"\boxed{5} no, \boxed{6}", "5", False),
+        (r"\boxed{6} \boxed{5}", "5", False),
+        (r"<think>\boxed{5}", "5", False),
         (r"\boxed{6}", "5", False),
         ("I give up", "5", False),
         ("", "", False),
@@ -313,10 +319,18 @@ def test_each_reading_pays_what_the_grade_says(completion, gold):
     assert paid["strict"] <= paid["box"] <= paid["any"]
 
 
+@pytest.mark.parametrize(
+    "hedge", [r"\boxed{6} or \boxed{5}", r"\boxed{6} \boxed{5}", r"not \boxed{5}"]
+)
+def test_no_reading_pays_a_hedge(hedge):
+    assert [equivalence(reading)([hedge], answer=["5"]) for reading in READINGS] == [[0.0]] * 3
+
+
 @settings(max_examples=100, deadline=None)
 @given(ANY_TEXT, st.sampled_from(["5", r"\frac{1}{2}", "x"]))
 def test_what_is_exact_is_equivalent(text, gold):
-    assert exact_match()([text], answer=[gold]) <= equivalence()([text], answer=[gold])
+    if boxed_format()([text]) == [1.0]:
+        assert exact_match()([text], answer=[gold]) <= equivalence()([text], answer=[gold])
 
 
 @pytest.mark.parametrize("name", ["exact_match", "equivalence", "gated"])

@@ -12,11 +12,13 @@ from fractions import Fraction
 from multiprocessing import get_context
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError
 from casebook.cases.math import verify, worker
+from casebook.cases.math.rewards import grade
 from casebook.cases.math.studies.verifiers import HOSTILE
 from casebook.cases.math.verify import POLICIES, answer_of, equivalent, last_boxed, prepare
 from casebook.records import problems
@@ -24,10 +26,10 @@ from casebook.records import problems
 
 @pytest.fixture(scope="module", autouse=True)
 def workers():
-    """Workers that have started, and time: no verdict here depends on how busy the machine is."""
+    """Workers that have started, and patience: no verdict depends on how busy the machine is."""
     pytest.importorskip("math_verify")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "TIMEOUT", 300.0)
+        patch.setattr(verify, "PATIENCE", 300.0)
         assert prepare(300)
         yield
 
@@ -94,7 +96,11 @@ def test_no_balanced_box(text):
         (r"first $1$, then $2$", "2"),
         (r"thus \(3\)", "3"),
         (r"thus \[x + 1\]", "x + 1"),
-        (r"\boxed{2} or \boxed{3}", "2, 3"),
+        (r"\boxed{2} or \boxed{3}", "2 or 3"),
+        (r"\boxed{2}, \boxed{3}", "2, 3"),
+        (r"<think>\boxed{2}</think> Answer: 3", "3"),
+        (r"\boxed{5 \text{ since } 2+3=5}", "5"),
+        ("$1$ and $2$", "1, 2"),
         (r"\boxed{1\frac12} or \boxed{\frac32}", r"\frac32"),
         (r"\boxed{3} is wrong, it is \boxed{4}", "4"),
         (r"\boxed{\boxed{7}}", "7"),
@@ -104,184 +110,248 @@ def test_the_answer_a_completion_gives(text, answer):
     assert answer_of(text) == answer
 
 
-@pytest.mark.parametrize("text", ["", "   ", "I do not know", "costs $5", r"\(open", None, 3.0])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "   ", "I do not know", "costs $5", r"\(open", r"\boxed{}", None, 3.0),
+        *(r"<think>\boxed{5}", r"\boxed{5} \boxed{6}", "at least $5$", r"\boxed{not 5}"),
+    ],
+)
 def test_no_answer(text):
     assert answer_of(text) is None
 
 
-# Policies: what is the same (True) and what is not, for each
-
-CASES = {
-    "no box": [
-        ("the answer is 7.", "7", True),
-        ("We get $x = 7$ from the first line.", "7", True),
-        ("7", "$7$", True),
-        ("We get $x = 8$ and then $y = 7$ from it.", "8", False),
-        ("I cannot say", "7", False),
-    ],
-    "several boxes": [
-        (r"\boxed{3}. No: \boxed{4}.", "4", True),
-        (r"\boxed{3}. No: \boxed{4}.", "3", False),
-        (r"\boxed{3} and \boxed{4}", "4, 3", True),
-        (r"\boxed{3} and \boxed{4}", "4", False),
-    ],
-    "equation": [
-        ("x = 5", "5", True),
-        ("5", "x=5", True),
-        ("y = 2x + 3", "2x+3", True),
-        ("2x - y + 3 = 0", "y = 2x + 3", True),
-        ("x = 5", "y = 5", False),
-        ("x = 5", "6", False),
-        ("3x - y = 0", "0", False),
-        ("y = 2x + 3", "x = 2y + 3", False),
-    ],
-    "chain": [
-        ("3+4=7", "7", True),
-        (r"x = \frac{6}{8} = \frac{3}{4}", "0.75", True),
-        ("3+4=7", "3", False),
-        ("3+4=8", "7", False),
-    ],
-    "value": [("3+4", "7", True), ("2^{10}", "1024", True), ("3+4", "8", False)],
-    "rounding": [
-        ("0.333333", r"\frac{1}{3}", True),
-        ("1.41421356", r"\sqrt{2}", True),
-        ("0.50", "0.5", True),
-        ("0.33", r"\frac{1}{3}", False),
-        ("3.14", r"\pi", False),
-        ("0.0000583", "0.0000582", False),
-        ("1.0000001", "1", False),
-    ],
-    "percent": [
-        (r"50\%", "50", True),
-        ("50%", "0.5", True),
-        (r"\frac12", r"50\%", True),
-        ("20 percent", r"20\%", True),
-        ("50", "0.5", False),
-        (r"50\%", "5", False),
-        (r"0.5\%", r"50\%", False),
-    ],
-    "units": [
-        (r"5 \text{ cm}", "5", True),
-        ("5", r"5\mbox{ cm}^2", True),
-        ("12 inches", r"12 \text{ in}", True),
-        (r"30^\circ", "30 degrees", True),
-        (r"5 \text{ cm}", r"5 \text{ m}", False),
-        ("3 hours", "3 minutes", False),
-        (r"15 \text{ cm}", r"15 \text{ cm}^2", False),
-        ("5x", "5", False),
-    ],
-    "money": [
-        (r"\$5.00", "5", True),
-        (r"\$36", "36 dollars", True),
-        ("€20", "20", True),
-        (r"\$5", r"5 \text{ cents}", False),
-        (r"\$5", "500", False),
-    ],
-    "thousands": [
-        ("1,000", "1000", True),
-        (r"10\,000", "10{,}000", True),
-        (r"20,\!160", "20160", True),
-        ("1,000", "(1, 0)", False),
-        ("1,000", "1", False),
-        ("1, 000", "1000", False),
-        ("1,2/3", "4", False),
-    ],
-    "list": [
-        ("1, 2", "2,1", True),
-        ("1 and 2", "1, 2", True),
-        (r"x=1 \text{ or } x=2", "2, 1", True),
-        (r"1 \pm \sqrt{2}", r"1-\sqrt2, 1+\sqrt2", True),
-        ("1, 2", "1, 2, 3", False),
-        ("1, 1", "1, 2", False),
-        (r"\pm 3", "3", False),
-        ("a=1, b=2", "a=2, b=1", False),
-    ],
-    "tuple": [
-        ("(1, 2)", "(1,2)", True),
-        ("1, 2", "(1, 2)", True),
-        ("x = 1, y = 2", "(1, 2)", True),
-        ("(2, 1)", "(1, 2)", False),
-        ("2, 1", "(1, 2)", False),
-        ("(1, 2)", "(1, 2, 3)", False),
-    ],
-    "set": [
-        (r"\{2, 1\}", r"\{1, 2\}", True),
-        ("1, 2", r"\{1, 2\}", True),
-        (r"\{1 \pm \sqrt5\}", r"\{1-\sqrt5, 1+\sqrt5\}", True),
-        ("(1, 2)", r"\{1, 2\}", False),
-        (r"\{1, 2\}", r"\{1, 3\}", False),
-        (r"\emptyset", r"\{0\}", False),
-    ],
-    "interval": [
-        (r"x \in [1, 2]", "[1, 2]", True),
-        (r"1 \le x \le 2", "[1,2]", True),
-        ("x > 2", r"(2, \infty)", True),
-        (r"(3, 4) \cup (0, 1)", r"(0,1) \cup (3,4)", True),
-        ("[1, 2)", "[1, 2]", False),
-        ("(1, 2)", "[1, 2]", False),
-        ("x > 2", r"x \ge 2", False),
-        (r"(0,8) \cup (8,35)", "(0, 35)", False),
-    ],
-    "matrix": [
-        (
-            r"\begin{bmatrix} 1 \\ 1/2 \end{bmatrix}",
-            r"\begin{pmatrix} 1 \\ 0.5 \end{pmatrix}",
-            True,
-        ),
-        (
-            r"\begin{pmatrix} 1 & 2 \end{pmatrix}",
-            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
-            False,
-        ),
-        (
-            r"\begin{pmatrix} 2 \\ 1 \end{pmatrix}",
-            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
-            False,
-        ),
-    ],
-    "base": [
-        ("101_2", "101_{2}", True),
-        ("101", "101_2", True),
-        (r"302_{\text{five}}", "302_5", True),
-        ("101_2", "101_3", False),
-        ("5", "101_2", False),
-    ],
-    "choice": [
-        (r"\text{(A)}", "A", True),
-        ("A.", "(A)", True),
-        (r"\text{(A) } 12", "A", True),
-        ("(A)", "(B)", False),
-        ("(A)", "12", False),
-    ],
-    "words": [
-        ("Marigold", r"\text{Marigold}", True),
-        ("EAST.", r"\text{east}", True),
-        ("an ellipse", r"\text{ellipse}", True),
-        (r"\text{not even}", r"\text{even}", False),
-        ("odd", "even", False),
-        ("west", r"\text{east}", False),
-    ],
-    "time": [
-        ("10:30", "10:30", True),
-        ("2:4", "1:2", True),
-        ("3:2", r"\frac{3}{2}", True),
-        ("12:15", "2:15", False),
-        ("10:30", "10:03", False),
-        ("2:3", "3:2", False),
-    ],
-}
+# The table of examples, which the grade follows too
 
 
-def test_every_policy_has_cases_on_both_sides():
-    assert set(CASES) == set(POLICIES)
-    for cases in CASES.values():
-        assert {same for *_, same in cases} == {True, False}
+TABLE = yaml.safe_load(verify.ANSWERS.read_text("utf-8"))["examples"]
+
+
+def test_every_policy_has_right_and_other_examples():
+    for rule in POLICIES:
+        paid = {row["grade"] in ("strict", "lenient") for row in TABLE if row["rule"] == rule}
+        assert paid == {True, False}, rule
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_policy_decides_its_cases(policy):
-    wrong = [case for case in CASES[policy] if equivalent(case[0], case[1]) != case[2]]
+def test_a_policy_decides_its_examples(policy):
+    wrong = [
+        row
+        for row in TABLE
+        if row["rule"] == policy
+        and equivalent(row["completion"], row["gold"]) != (row["grade"] in ("strict", "lenient"))
+    ]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "same"),
+    [
+        ("5", r"\boxed{5}", True),
+        ("$5$", "The answer is 5.", True),
+        ("Thus there are 12 apples in the basket.", "12", True),
+        ("Steps 1, 2 and 3 together gave 7 of them.", "7", True),
+        ("We then have that it is 5 or 6", "5, 6", True),
+        ("We then have that it is 6 or 5", "5", False),
+        ("We then have that it is 5 dozen", "5", False),
+        ("We then have that it is -(5)", "5", False),
+        ("this is not the number 5", "5", False),
+        ("we can rule out 1, 2, 3, 4 and 5", "5", False),
+        ("it is more than 5 in the end", "5", False),
+    ],
+)
+def test_a_side_may_be_a_bare_answer_or_a_sentence(prediction, gold, same):
+    assert equivalent(prediction, gold) is same
+
+
+# No hedge is paid
+
+ANSWERS = [  # a right answer and another one
+    ("5", "6"),
+    ("-3", "3"),
+    ("1000", "100"),
+    (r"\frac{1}{2}", r"\frac{1}{3}"),
+    ("0.25", "0.5"),
+    (r"\sqrt{2}", r"\sqrt{3}"),
+    (r"2\pi", r"3\pi"),
+    (r"12 \text{ cm}", r"13 \text{ cm}"),
+    (r"50\%", r"40\%"),
+    ("x+1", "x+2"),
+    ("y=2x+3", "y=2x+4"),
+    ("(1,2)", "(2,1)"),
+    ("[1,2]", "[1,3]"),
+    ("(A)", "(B)"),
+    (r"\text{(C)}", r"\text{(D)}"),
+    (r"\text{even}", r"\text{odd}"),
+    ("10:30", "11:30"),
+]
+HEDGES = (
+    "{right} or {other}",
+    "{other} or {right}",
+    r"{right} \text{{ or }} {other}",
+    r"{other} \text{{ or maybe }} {right}",
+    "either {other} or {right}",
+    "${right}$ or ${other}$",
+    "${other}$ or ${right}$",
+    "{right}, {other}",
+    "{other}, {right}",
+    "{right} and {other}",
+    "{other} (or {right})",
+    "{other}, alternatively {right}",
+    "{right} as well as {other}",
+    r"{right} \approx {other}",
+    "not {right}",
+    "not ${right}$",
+    r"\text{{not }} {right}",
+    "never {right}",
+    "anything but {right}",
+    r"{right} \text{{ is wrong}}",
+    "{right} not {other}",
+    "at least {right}",
+    "more than {right}",
+    "{right} or more",
+    r"{right} \text{{ million}}",
+    "{right} dozen",
+    r"{right} \text{{ plus one}}",
+    r"{right} \text{{ maybe}}",
+    "{right}?",
+)
+OF_NUMBERS = ("{other} = {right}", r"{other} \approx {right}", r"{other} \Rightarrow {right}")
+FRAMES = (
+    r"\boxed{{{}}}",
+    r"<think>x=5</think>\boxed{{{}}}",
+    "{}",
+    "${}$",
+    "The answer is {}.",
+    "The answer is ${}$",
+    "So we conclude that it must be ${}$.",
+)
+AROUND = (
+    r"\boxed{{{right}}} or \boxed{{{other}}}",
+    r"\boxed{{{other}}} or \boxed{{{right}}}",
+    r"\boxed{{{right}}}\boxed{{{other}}}",
+    r"\boxed{{{other}}} \boxed{{{right}}}",
+    r"\boxed{{{other}}}, maybe \boxed{{{right}}}",
+    r"\boxed{{{right}}}. No, \boxed{{{other}}}",
+    r"\boxed{{{right}}} or {other}",
+    r"\boxed{{{right}}} or ${other}$",
+    r"${other}$ or $\boxed{{{right}}}$",
+    r"not \boxed{{{right}}}",
+    r"It isn't $\boxed{{{right}}}$.",
+    r"\boxed{{{right}}} is wrong.",
+    r"<think>\boxed{{{right}}}",
+    r"<think>\boxed{{{right}}}</think>",
+    "It cannot be ${right}$.",
+    "We can rule out ${right}$.",
+    "It is at least ${right}$.",
+    "The answer is not ${right}$.",
+    "The answer is {other}. The answer is {right}.",
+    r"\boxed{{{right}}} The answer is ${other}$.",
+    "The answer is ${right}$. Or ${other}$.",
+    "not The answer is ${right}$.",
+    "The answer is ${other}$ or ${right}$, but I do not know which of them.",
+)
+
+
+def unpaid(completion, gold):
+    return not equivalent(completion, gold) and not any(
+        grade(completion, gold, variant).correct for variant in ("reason", "answer")
+    )
+
+
+@pytest.mark.parametrize("hedge", HEDGES)
+def test_no_hedge_is_paid_in_a_box_between_dollars_or_in_prose(hedge):
+    texts = [
+        (frame.format(hedge.format(right=right, other=other)), right)
+        for right, other in ANSWERS
+        for frame in FRAMES
+    ]
+    assert [text for text in texts if not unpaid(*text)] == []
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_no_hedge_is_paid_around_a_box_or_a_formula(around):
+    texts = [(around.format(right=right, other=other), right) for right, other in ANSWERS]
+    assert [text for text in texts if not unpaid(*text)] == []
+
+
+def alter_and_check(number, other, way, frame):
+    """A wrong second answer, a denial or an alternative never makes a completion right."""
+    hedges = (*HEDGES, *OF_NUMBERS)
+    hedge = hedges[way % len(hedges)].format(right=number, other=other)
+    assert unpaid(FRAMES[frame % len(FRAMES)].format(hedge), str(number))
+    around = AROUND[way % len(AROUND)].format(right=number, other=other)
+    assert unpaid(around, str(number))
+
+
+numbers = st.integers(-999, 10_000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(numbers, numbers, st.integers(0, 99), st.integers(0, 99))
+def test_a_hedge_of_any_two_numbers_is_not_paid(number, other, way, frame):
+    if number != other:
+        alter_and_check(number, other, way, frame)
+
+
+@pytest.mark.heavy
+def test_ten_thousand_hedges_are_not_paid():
+    generator = random.Random(3)
+    for _ in range(10_000):
+        number, other = generator.sample(range(-999, 10_000), 2)
+        alter_and_check(number, other, generator.randrange(99), generator.randrange(99))
+
+
+REASONS = (
+    r"\boxed{{{} \text{{ since }} 2+3=5}}",
+    r"\boxed{{{} \text{{ because it is not 6}}}}",
+    r"\boxed{{{}}} because it is not 6",
+    r"\boxed{{{}}}, which is not 6 or 7.",
+    r"\boxed{{{}}} because it is not 6 or 7.",
+    "The answer is {}, since 2+3=5.",
+    "The answer is ${}$ because 6 is no prime.",
+    r"It is not $6$. Hence \boxed{{{}}}",
+    r"First \boxed{{77}}, but that is wrong, so \boxed{{{}}}.",
+)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reason_does_not_turn_a_right_answer_wrong(reason):
+    wrong = [
+        right
+        for right, _ in ANSWERS
+        if not (
+            equivalent(reason.format(right), right) and grade(reason.format(right), right).correct
+        )
+    ]
+    assert wrong == []
+
+
+@settings(deadline=None)
+@given(value=st.fractions(-1000, 1000, max_denominator=1000), reason=st.sampled_from(REASONS))
+def test_a_reason_behind_any_fraction_is_left_out(value, reason):
+    assert equivalent(reason.format(value), str(value))
+
+
+@pytest.mark.parametrize(
+    "unit", ["cm", "square units", "miles per hour", "people", "boxes", "different ways", "degrees"]
+)
+def test_a_known_unit_may_be_left_out(unit):
+    assert equivalent(rf"\boxed{{12 \text{{ {unit}}}}}", "12")
+    assert equivalent(r"\boxed{12}", rf"12 \text{{ {unit}}}")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("million", "thousand", "dozen", "factorial", "squared", "halves", "plus one", "not"),
+        *("is wrong", "maybe", "pi", "i", "hundred", "thirds", "cubed", "or so", "zorks"),
+        *("times two", "billion cm"),
+    ],
+)
+def test_any_other_word_is_no_unit(word):
+    for text in (rf"\boxed{{5 \text{{ {word}}}}}", rf"\boxed{{5\text{{{word}}}}}", f"5 {word}"):
+        assert not equivalent(text, "5"), text
 
 
 # Notation, and what a computer algebra system is for
@@ -304,6 +374,8 @@ def test_a_policy_decides_its_cases(policy):
         ("6 - 5i", "-5i+6"),
         ("(1+i)^2", "2i"),
         (r"e^{i\pi}", "-1"),
+        (r"e^{x^2+y^2}", r"e^{y^2+x^2}"),
+        ("2xy = 2", "xy = 1"),
         (r"\sin^2 x + \cos^2 x", "1"),
         (r"\log_2 8", "3"),
         (r"\binom{6}{2}", "15"),
@@ -328,6 +400,11 @@ def test_the_same_in_another_form_whichever_is_gold(one, other):
         (r"\sin x", r"\cos x"),
         ("x^2+y^2=4", "x^2+y^2=2"),
         ("1 1/2", "11/2"),
+        ("[5,5]", "5"),
+        ("2,3", "[2,3]"),
+        ("4:1", "4"),
+        ("12, 345", "12,345"),
+        ("3:2", "1.5"),
         ("12", "1,2"),
         ("123456789012345678901", "123456789012345678902"),
     ],
@@ -525,7 +602,7 @@ def test_any_text_is_read_without_an_exception(text):
 
 # The guard
 
-HARD = r"\int_0^1 \int_0^1 e^{-x^2 y^2}\sin(xy) \, dx \, dy"
+HARD = r"\int_0^1 \int_0^1 e^{-x^2 y^2}\sin(xy) \, dx \, dy"  # more than a second's thought
 QUESTIONS = [
     (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt2}{2}", True),
     ("x^2-1", "(x-1)(x+1)", True),
@@ -550,12 +627,71 @@ def test_a_question_that_takes_too_long_is_answered_and_the_next_one_too():
     assert worker.ask("x+1", "1+x", far()) == worker.EQUAL
 
 
-def test_an_answer_that_comes_late_is_not_taken_for_the_next_one():
+@pytest.fixture
+def pool(monkeypatch):
+    """One worker, which may think for a fifth of a second."""
+    monkeypatch.setattr(worker, "CPU_SECONDS", 0.2)
     pool = worker.Pool(size=1)
+    yield pool
+    pool._end_all(pool._parents)
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(pool):
     assert pool.ask("x+1", "1+x", far()) == worker.EQUAL
     assert pool.ask("7", HARD, time.monotonic() + 0.01) is None
     assert pool.ask("x+1", "1+x", far()) == worker.EQUAL
-    pool._end_all(pool._parents)
+
+
+def test_what_a_question_uses_is_taken_from_its_budget(pool):
+    budget = worker.Budget(0.3)
+    assert pool.ask("x+1", "1+x", far(), budget=budget) == worker.EQUAL
+    for _ in range(2):
+        assert pool.ask("7", HARD, far(), budget=budget) == worker.DIFFERENT
+    assert budget.left < 0.01
+    assert pool.ask("x+1", "1+x", far(), budget=budget) == worker.DIFFERENT  # nobody was asked
+
+
+def test_waiting_for_a_worker_is_not_thinking(monkeypatch, forgotten, pool):
+    monkeypatch.setattr(worker, "_pool", pool)
+    monkeypatch.setattr(verify, "TIMEOUT", 0.2)
+    hard = [threading.Thread(target=pool.ask, args=("7", HARD, far())) for _ in range(3)]
+    for thread in hard:
+        thread.start()
+    assert equivalent("(x+1)^2", "x^2+2x+1")
+    for thread in hard:
+        thread.join()
+
+
+def test_threads_are_served_in_the_order_in_which_they_came(pool):
+    busy = pool._take(far())
+    served = []
+
+    def wait(name):
+        found = pool._take(far())
+        served.append(name)
+        pool._give_back(found)
+
+    threads = []
+    for name in range(5):
+        threads.append(threading.Thread(target=wait, args=(name,)))
+        threads[-1].start()
+        while len(pool._line) <= name:
+            time.sleep(0.001)
+    pool._give_back(busy)
+    for thread in threads:
+        thread.join()
+    assert served == list(range(5))
+
+
+def test_one_worker_until_a_second_thread_needs_one_and_never_more_than_the_most(pool):
+    pool.size = 2
+    for _ in range(3):
+        assert pool.ask("x+1", "1+x", far()) == worker.EQUAL
+    assert pool._number == 1
+    with ThreadPoolExecutor(5) as threads:
+        asked = [threads.submit(pool.ask, "7", HARD, far()) for _ in range(5)]
+        assert {one.result() for one in asked} == {worker.DIFFERENT}
+    assert pool._number == 2
 
 
 def test_what_is_no_latex_is_unreadable():

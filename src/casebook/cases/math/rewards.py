@@ -9,12 +9,13 @@ the prompt asks for?
     answer:               ANSWER alone, perhaps between dollars, perhaps with a full stop
 
 ANSWER is one answer: there is something, on one line, without tags or another box. A calculation
-is none (`3+4=7`, `x=2+3=5`), nor is a sentence or a text of more than 1,000 characters; `x=5`,
-`y = 2x + 3`, `3, 5, 7` and `5 \text{ cm}` are.
+is none (`3+4=7`, `x=2+3=5`), nor is a hedge (`not 5`, `5 \text{ million}`), a sentence or a text of
+more than 1,000 characters; `x=5`, `y = 2x + 3`, `3, 5, 7` and `5 \text{ cm}` are.
 
 *Correct*: does the answer read from the completion mean the same as the reference's, whatever
-the form? `casebook.cases.math.verify` reads (`answer_of`) and compares (`equivalent`); its
-policies stand there. A completion cut off before its box is closed has no box.
+the form? `casebook.cases.math.verify` reads (`answer_of`) and compares (`equivalent`), by the rules
+and examples of `answers.yaml`. A completion cut off before its box is closed has no box, and one
+cut off while it is thinking has no answer.
 
 The `<think>` block is a third thing, which neither asks for: `think_format` pays it, and `gated`
 pays an answer only where it stands. To add the two up instead, name `equivalence` and
@@ -27,7 +28,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
-from casebook.cases.math.verify import answer_of, equivalent, last_boxed
+from casebook.cases.math.verify import (
+    answer_of,
+    boxed_answer,
+    is_answer,
+    last_boxed,
+    same_answer,
+)
 from casebook.rewards import Reward, completion_text, random_reward, repetition_penalty
 
 # How the prompt shows the problem. `cut` is `shots3` or `reason` cut on the left, and asks for
@@ -74,7 +81,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
     found = _answer(text, variant)
-    correct = found is not None and isinstance(answer, str) and equivalent(found, answer)
+    correct = found is not None and isinstance(answer, str) and same_answer(found, answer)
     return Grade(_well_formed(text, variant), found, correct)
 
 
@@ -260,23 +267,23 @@ REWARDS = RewardFactories(
 
 
 def _right(text: str, gold: Any, reading: str, variant: str | None) -> bool:
-    found = last_boxed(text) if reading == "box" else _answer(text, variant)
+    found = boxed_answer(text) if reading == "box" else _answer(text, variant)
     if found is None or not isinstance(gold, str):
         return False
-    return (reading != "strict" or _well_formed(text, variant)) and equivalent(found, gold)
+    return (reading != "strict" or _well_formed(text, variant)) and same_answer(found, gold)
 
 
 def _answer(text: str, variant: str | None) -> str | None:
     found = answer_of(text)
-    bare = _bare(text) if found is None and variant == "answer" else ""
-    return bare if _one_answer(bare) else found
+    bare = "" if found or variant != "answer" or _BOX.search(text) else _bare(text)
+    return bare if _one_answer(bare) and is_answer(bare) else found
 
 
 def _well_formed(text: str, variant: str | None) -> bool:
     if variant != "answer":
         return _boxes_one(text)
     bare = _bare(text)
-    return not _BOX.search(bare) and _one_answer(bare)
+    return not _BOX.search(bare) and _one_answer(bare) and is_answer(bare)
 
 
 def _bare(text: str) -> str:
@@ -296,6 +303,7 @@ def _boxes_one(text: str) -> bool:
         end is not None
         and _CLOSING.fullmatch(text, end + 1) is not None
         and _one_answer(text[start + 1 : end])
+        and answer_of(text) is not None
     )
 
 

@@ -5,8 +5,9 @@ that compares strings pays one of them; which one, the policy finds out at the p
 reasoning.
 `equivalent` compares what is meant:
 
-1. **The answer is found.** The last balanced `\boxed{}`; without one, what follows "the answer
-   is", the last formula, or the text itself (`answer_of`).
+1. **The answer is found.** What the last balanced `\boxed{}` holds; without one, what follows "the
+   answer is", the last formula, or the text itself. Thoughts are no answer, and neither is a hedge
+   such as `not 5` or `5 million` (`answer_of`).
 2. **Notation is levelled**: `\dfrac`, `\left`, `{,}`, `−`, `\text{ cm}` and the like (`_level`).
 3. **The answer is taken apart** into lists, sets, tuples and intervals, unions, matrices and what
    an equation says of a name, down to single values (`_read`), and compared part by part.
@@ -14,10 +15,11 @@ reasoning.
    and by math-verify in a worker process otherwise (`worker.ask`).
 
 Steps 1 to 3 are ours because that is where a computer algebra system has no opinion: whether order
-matters, whether `50\%` is `0.5`, whether a unit may be left out. `POLICIES` says what was decided.
+matters, whether `50\%` is `0.5`, whether a unit may be left out. What was decided stands in
+`answers.yaml`: `POLICIES`, with examples on both sides.
 
-A check never raises, never evaluates text as code, and takes at most `TIMEOUT` seconds, waiting
-for a worker included, from any thread. What cannot be decided in that time is not equivalent.
+A check never raises, never evaluates text as code, and thinks for at most `TIMEOUT` seconds of
+processor time, from any thread. What cannot be decided in that time is not equivalent.
 """
 
 import re
@@ -26,41 +28,23 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from casebook.case import CasebookError
 from casebook.cases.math import worker
 
-TIMEOUT = 4.5  # seconds that a check may take in all
+TIMEOUT = 4.5  # seconds of processor time that a check may take in all
+PATIENCE = 60.0  # seconds that a check may wait, for workers to start, to be free, to get on
 LONGEST = 1_000  # characters; a longer answer is compared as a string
 _MOST_PARTS = 64  # of a list or a matrix; the answers of MATH have ten at most
 _REMEMBERED = 50_000  # verdicts; a training asks about the same few answers again and again
 
-POLICIES: Mapping[str, str] = {
-    "no box": "The answer is what follows the last 'answer is', else the last formula; "
-    "a short text without either is the answer itself.",
-    "several boxes": "The last one counts. Boxes joined by a comma, 'and' or 'or' are one list.",
-    "equation": "x = 5 is 5, and y = 2x + 3 is 2x + 3; x = 5 is not y = 5. "
-    "An equation in several unknowns is compared as an equation.",
-    "chain": "The last member of 3 + 4 = 7 is the answer; that the chain holds is not checked.",
-    "value": "An expression that was not worked out, 3 + 4, is its value, 7.",
-    "rounding": "Two decimals must be equal. A decimal stands for a fraction or a root if it has "
-    "six places or more and is off by less than one in the last; 0.33 is not 1/3.",
-    "percent": "50 % is 50 and 0.5; without the sign, 50 is not 0.5.",
-    "units": "A unit may be left out. Two different units are two different answers.",
-    "money": "A currency sign is a unit.",
-    "thousands": "1,000 and 1\\,000 are one number. With a space after the comma it is a list.",
-    "list": "The order of values separated by commas, 'and' or 'or' does not matter; "
-    "a \\pm b are two values.",
-    "tuple": "Order matters in (1, 2). A list without brackets may stand for it in that order.",
-    "set": "Order does not matter in {1, 2}. A list may stand for it; a tuple may not.",
-    "interval": "Open and closed ends differ. x \\in [1, 2] and 1 \\le x \\le 2 are [1, 2].",
-    "matrix": "Round and square brackets are the same; shape and every entry count.",
-    "base": "101_2 is 101_{2}. The base may be left out; another base is another answer.",
-    "choice": "(A), A, A. and \\text{(A)} are the same choice.",
-    "words": "Words are compared without case, spacing and punctuation at the end.",
-    "time": "10:30 is 10:30; 2:4 is the ratio 1:2.",
-}
+ANSWERS = Path(__file__).with_name("answers.yaml")
+POLICIES: Mapping[str, str] = yaml.safe_load(ANSWERS.read_text("utf-8"))["rules"]
 
 # Reading a completion
 
@@ -128,103 +112,192 @@ def _boxes(text: str) -> list[_Box]:
     return sorted(boxes, key=lambda box: box.end)
 
 
-_SAID = re.compile(r"(?:answer|result|solution)(?:\s+is|\s*:)(?:\s*equal to)?[\s:]*", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"\n|\.(?=\s|\*|$)|\s(?:because|since|which|as|where)\s")
+_SAID = re.compile(
+    r"(?P<what>answer|result|solution)(?:\s+is(?!n't)|\s*:)(?:\s*equal to)?[\s:]*", re.IGNORECASE
+)
+_BECAUSE = (
+    r"(?:since|because|which|where|given that|due to|"
+    r"(?<!well )as(?! (?:well|much|many|long|an?)\b))(?!\s+(?:or|and|but|not|maybe)\b)\s"
+)
+_SENTENCE_END = re.compile(rf"\n|\.(?=\s|\*|$)|\s{_BECAUSE}")
 _DOLLAR = re.compile(r"\\[\s\S]|\$\$?")
-_IN_PROSE = re.compile(r"(?<![\w.,])-?[$€£]?\d[\d,]*(?:\.\d+)?(?: ?%)?")
+_IN_PROSE = re.compile(r"(?<![\w.,])-?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?: ?%)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 
 def answer_of(text: str) -> str | None:
     r"""What a completion gives as its answer, as it stands there; None when it gives none.
 
-    In this order: the last balanced box (boxes joined by a comma, "and" or "or" make one list),
-    what follows the last "answer is" or "answer:" up to the end of the sentence, the last formula
-    between dollars, `\( \)` or `\[ \]`. A text with none of these gives no answer.
+    In this order: the last balanced box, what follows the last "answer is" or "answer:" up to the
+    end of the sentence, the last formula between dollars, `\( \)` or `\[ \]`. Boxes or formulas
+    joined by a comma, "and" or "or" make one list. A reason behind the answer is left out.
+
+    A text with none of these gives no answer, nor does one that was cut off while it was thinking,
+    one that denies or compares what it names (`not 5`, `at least 5`), one that names different
+    answers and does not say which of them holds, or one whose words change the value (`5 million`).
 
     >>> answer_of(r"Hence $x = 3$, and the answer is $5$.")
     '5'
     >>> answer_of(r"Either \boxed{2} or \boxed{7}.")
-    '2, 7'
-    >>> answer_of("I do not know") is None
+    '2 or 7'
+    >>> answer_of("It cannot be $5$.") is None
     True
     """
-    if not isinstance(text, str):
+    if not isinstance(text, str) or _OPENS_WITH_NOT.match(text):
         return None
-    boxed = _joined_boxes(text)
-    if boxed is not None:
-        return boxed
-    text = text[-_TAIL:]
-    said = None
-    for said in _SAID.finditer(text):  # noqa: B007  the last one is wanted
-        pass
-    if said is not None:
-        sentence = text[said.end() : said.end() + LONGEST]
-        sentence = _SENTENCE_END.split(sentence, maxsplit=1)[0].strip()
-        formula = _last_formula(sentence)
-        if formula is not None and len(_WORD.findall(_without_formulas(sentence))) > 3:
-            return formula
-        if sentence:
-            return _bare(sentence)
-    return _last_formula(text)
+    text = _after_thoughts(text)
+    found = _in_boxes(text)
+    if found is None:
+        found = _in_prose(text[-_TAIL:])
+    return found if found and is_answer(found) else None
 
 
-_BETWEEN_BOXES = re.compile(r"\s*[,;]?\s*(?:\\text\{)?\s*(?:and|or|,)?\s*\}?\s*")
+def boxed_answer(text: str) -> str | None:
+    """`answer_of` where it stands in a box; None for an answer elsewhere, and for none."""
+    return answer_of(text) if isinstance(text, str) and _boxes(_after_thoughts(text)) else None
 
 
-def _joined_boxes(text: str, depth: int = 0) -> str | None:
-    """The content of the last box, or of the last few when they make one list."""
+# A denial of all that follows, unless it is of words alone: "not even" is an answer.
+_OPENS_WITH_NOT = re.compile(r"\s*not\s(?=[\s\S]*[\d$\\])(?![\s\S]{0,999}\bbut\b)")
+
+
+def _after_thoughts(text: str) -> str:
+    """What follows the thoughts: "" where they never end."""
+    end = text.rfind("</think>")
+    if text.rfind("<think>") > end:
+        return ""
+    return text[end + len("</think>") :] if end >= 0 else text
+
+
+def _in_boxes(text: str) -> str | None:
+    """What the boxes give as the answer: None without a box, "" when they give none."""
     boxes = _boxes(text)
     if not boxes:
         return None
-    joined = [boxes.pop()]
-    while boxes and boxes[-1].end <= joined[0].start <= boxes[-1].end + 20:
-        between = text[boxes[-1].end : joined[0].start].replace("$", "")
-        if not between.strip() or not _BETWEEN_BOXES.fullmatch(between):
-            break
-        joined.insert(0, boxes.pop())
-    contents = [box.content(text) for box in joined]
-    if len(contents) == 1:
-        inner = _joined_boxes(contents[0], depth + 1) if depth < 4 else None
-        return contents[0] if inner is None else inner
-    # The same number in two forms, "\boxed{1\frac12} or \boxed{\frac32}", is one answer.
-    numbers = {
-        str(_number(_level(content)) or content) for content in contents if len(content) < 200
-    }
-    return contents[-1] if len(numbers) == 1 else ", ".join(dict.fromkeys(contents))
+    inner = [box for box in boxes if not _BOX.search(text, box.content_start, box.content_end)]
+    runs = _runs(text, inner or boxes[-1:], boxed=True)
+    start, end, content = runs[-1]
+    for (_, before, other), (after, _, _) in pairwise(runs):
+        if not _alike(other, content) and not _replaced(text[before:after]):
+            return ""
+    if _denied(text, start, end, content, boxed=True) or _taken_back(text[end:], content):
+        return ""
+    return content
 
 
-def _formulas(text: str) -> list[tuple[int, int, int, int]]:
-    """Each formula's begin and end, without and with its delimiters."""
+def _in_prose(text: str) -> str | None:
+    """What a text without boxes gives as its answer: None for nothing, "" for a hedge."""
+    said = list(_SAID.finditer(text))
+    if said:
+        last = said[-1]
+        for earlier, later in pairwise(said):
+            other = _sentence(text, earlier)
+            if (
+                earlier["what"].lower() == "answer"
+                and not _alike(other, _sentence(text, last))
+                and not _replaced(text[earlier.end() + len(other) : later.start()])
+            ):
+                return ""
+        sentence = _sentence(text, last)
+        formulas = _formulas(sentence)
+        if formulas and len(_WORD.findall(_prose_in(sentence))) > 3:
+            runs = _runs(sentence, formulas)
+            run = runs[0] if runs[0][0] == 0 else runs[-1]
+            found = "" if _denied(sentence, *run) else run[2]
+        else:
+            found = _without_reason(_bare(sentence))
+        if found:
+            return "" if _taken_back(text[last.end() + len(sentence) :], found) else found
+        if sentence:
+            return ""
+    formulas = [formula for formula in _formulas(text) if formula.content(text)]
+    if not formulas:
+        return None
+    run = _runs(text, formulas)[-1]
+    return "" if _denied(text, *run) or _taken_back(text[run[1] :], run[2]) else run[2]
+
+
+def _sentence(text: str, said: re.Match) -> str:
+    sentence = text[said.end() : said.end() + LONGEST]
+    return _SENTENCE_END.split(sentence, maxsplit=1)[0].strip()
+
+
+_JOINT = re.compile(r"\s*[,;]?\s*(?:\\text\{)?\s*(?:and|or|and/or|,)?\s*\}?\s*")
+_REPLACES = re.compile(
+    r"\b(?:no|not|wrong|wait|actually|instead|mistake|mistaken|correct(?:ion|ed|ing)?|error|oops|"
+    r"sorry|but|rather|however|so|thus|hence|therefore|final(?:ly)?)\b(?![\s\S]*\b(?:or|maybe)\b)",
+    re.IGNORECASE,
+)
+
+
+def _replaced(between: str) -> bool:
+    """Whether what stands between two answers says that the second counts, or works it out."""
+    if re.match(r"\W*(?:or|maybe)\b", between):
+        return False
+    near = f"{between[:100]} {between[-200:]}"
+    return bool(_REPLACES.search(_prose_in(near)) or re.search(r"\w\s*=\s*[\w\\-]", near))
+
+
+def _listed(one: str, other: str, between: str) -> bool:
+    """Whether two formulas, joined so, are a list: both values, or both of one unknown.
+
+    Of "$x + 1 = 3$, and $x = 2$" or "$a = 1$, $b = 2$" the last one is the conclusion.
+    """
+    names = [formula.split("=")[0].strip() if "=" in formula else "" for formula in (one, other)]
+    if not all(not name or _is_name(name) for name in names) or re.search(
+        r"[<>]|\\[lg]eq?(?![A-Za-z])", one
+    ):
+        return False
+    return "or" in between or names[0] == names[1]
+
+
+def _runs(text: str, spans: list[_Box], boxed: bool = False) -> list[tuple[int, int, str]]:
+    """Boxes or formulas, those joined to a list as one: begin, end and what it holds."""
+    runs: list[tuple[int, int, list[str], bool]] = []
+    for span in spans:
+        if runs and runs[-1][1] <= span.start <= runs[-1][1] + 20:
+            between = text[runs[-1][1] : span.start].replace("$", "")
+            joined = between.strip() and _JOINT.fullmatch(between)
+            if joined and (boxed or _listed(runs[-1][2][-1], span.content(text), between)):
+                start, _, contents, either = runs.pop()
+                contents = [*contents, _without_reason(span.content(text))]
+                runs.append((start, span.end, contents, either or "or" in between))
+                continue
+        runs.append((span.start, span.end, [_without_reason(span.content(text))], False))
+    found = []
+    for start, end, contents, either in runs:
+        # The same in two forms, "\boxed{1\frac12} or \boxed{\frac32}", is one answer.
+        if all(_alike(one, contents[-1]) for one in contents[:-1]):
+            contents = contents[-1:]
+        joint = " or " if either else ", "
+        found.append((start, end, joint.join(dict.fromkeys(contents))))
+    return found
+
+
+def _formulas(text: str) -> list[_Box]:
+    """Each formula between its delimiters, by where it ends."""
     found = []
     opened: dict[str, re.Match] = {}
     for mark in _DOLLAR.finditer(text):
         sign = mark.group()
         if sign in ("\\(", "\\["):
             opened[sign] = mark
-        elif sign in ("\\)", "\\]"):
-            begin = opened.pop("\\(" if sign == "\\)" else "\\[", None)
-            if begin:
-                found.append((begin.end(), mark.start(), begin.start(), mark.end()))
-        elif sign in ("$", "$$"):
-            begin = opened.pop("$", None)
-            if begin:
-                found.append((begin.end(), mark.start(), begin.start(), mark.end()))
-            else:
-                opened["$"] = mark
-    return sorted(found, key=lambda formula: formula[3])
+            continue
+        name = {"\\)": "\\(", "\\]": "\\[", "$": "$", "$$": "$"}.get(sign)
+        begin = opened.pop(name, None) if name else None
+        if begin:
+            found.append(_Box(begin.start(), mark.end(), begin.end(), mark.start()))
+        elif name == "$":
+            opened["$"] = mark
+    return sorted(found, key=lambda formula: formula.end)
 
 
-def _last_formula(text: str) -> str | None:
-    contents = [text[begin:end].strip() for begin, end, _, _ in _formulas(text)]
-    return next((content for content in reversed(contents) if content), None)
-
-
-def _without_formulas(text: str) -> str:
+def _prose_in(text: str) -> str:
+    """A text without its formulas."""
     kept, at = [], 0
-    for _, _, begin, end in _formulas(text):
-        kept.append(text[at:begin])
-        at = max(at, end)
+    for formula in _formulas(text):
+        kept.append(text[at : formula.start])
+        at = max(at, formula.end)
     return " ".join([*kept, text[at:]])
 
 
@@ -232,28 +305,223 @@ def _bare(text: str) -> str:
     """A bare answer without the delimiters of its formulas."""
     text = text.strip().strip("*`").strip()
     formulas = _formulas(text)
-    if len(formulas) == 1 and formulas[0][2] == 0 and formulas[0][3] == len(text):
-        return text[formulas[0][0] : formulas[0][1]].strip()
+    if len(formulas) == 1 and formulas[0].start == 0 and formulas[0].end == len(text):
+        return formulas[0].content(text)
     return text
 
 
 def _stated(text: str) -> str:
-    """The answer a side of the comparison states: a completion's, or the text itself."""
-    boxed = _joined_boxes(text)
-    if boxed is not None:
-        return boxed
+    """The answer a side of the comparison states, "" for none: a completion's, or the text."""
+    text = _after_thoughts(text)
+    found = _in_boxes(text)
+    if found is not None:
+        return found
     if len(text) > _TAIL:
-        return answer_of(text) or text
-    words = _WORD.findall(_without_formulas(text))
+        found = _in_prose(text[-_TAIL:])
+        return text if found is None else found
+    words = len(_WORD.findall(_prose_in(text)))
     formulas = _formulas(text)
-    in_the_end = formulas and not text[formulas[-1][3] :].strip(" .*\n")
-    if _SAID.search(text) or (formulas and (len(words) > 3 or (words and in_the_end))):
-        answer = answer_of(text)
-        if answer is not None:
-            return answer
-    if len(words) > 3 and not formulas and (numbers := _IN_PROSE.findall(text)):
-        return numbers[-1]
-    return _bare(text)
+    in_the_end = formulas and not text[formulas[-1].end :].strip(" .*\n")
+    if _SAID.search(text) or (formulas and (words > 3 or (words and in_the_end))):
+        found = _in_prose(text)
+        if found is not None:
+            return found
+    if words > 3 and not formulas and (numbers := list(_IN_PROSE.finditer(text))):
+        return _number_in_prose(text, numbers)
+    return _without_reason(_bare(text))
+
+
+_CONCLUDES = re.compile(
+    r"=|\b(?:is|are|was|be|equals?|g[ai]ves?|makes?|leaves|left|get|ha(?:s|ve))\b"
+)
+
+
+def _number_in_prose(text: str, numbers: list[re.Match]) -> str:
+    """The last number of a sentence without formulas, or a list of numbers; "" for a hedge."""
+    runs = _runs(text, [_Box(*number.span(), *number.span()) for number in numbers])
+    start, end, content = runs[-1]
+    before = _CLAUSE_END.split(re.sub("[?:]", ",", text[:start]))[-1]
+    after = _CLAUSE_END.split(text[end:])[0]
+    beside = _IN_PROSE.search(before)
+    if beside and not _CONCLUDES.search(before, beside.end()):
+        return ""
+    # A part of a formula is no number of its own.
+    part = re.search(r"[^\sA-Za-z=*,:]\s*$|\\[A-Za-z]+\s*$", before)
+    part = part or re.match(r"\s*[!^:*/+-]|_|\\\w", after)
+    hedged = _NO_VALUE.search(before) or _NO_VALUE.search(after)
+    return "" if part or hedged or _denied(text, start, end, content) else content
+
+
+# What is no answer
+
+_REASON = re.compile(
+    r"[\s,;:(]*(?:\\(?:text|mbox|textrm|mathrm)\s*\{[\s,;(]*)?(?<![\\A-Za-z])"
+    rf"{_BECAUSE}[\s\S]*"
+)
+_DETAILS = re.compile(r"(\$?-?[\d.,]+\$?) ?(?:\\text\s*\{)?[A-Za-z ]*[A-Za-z]\}?:[ }]+\S[\s\S]*")
+
+
+_ARROW = re.compile(
+    r"\\(?:(?:[Ll]ong)?(?:[Ll]eft)?[Rr]ightarrow|implies|iff)(?![A-Za-z])(?:\s|\\q?quad)*"
+)
+
+
+def _without_reason(answer: str) -> str:
+    """An answer without its reason: 42 since 6 * 7 = 42, 42 people: 21 and 21, or 2x = 84 => 42."""
+    if len(answer) > LONGEST:
+        return answer
+    details = _DETAILS.fullmatch(answer)
+    if details:
+        return details[1]
+    reason = _REASON.search(answer)
+    if reason and reason.start():
+        answer = answer[: reason.start()]
+    *steps, conclusion = _ARROW.split(answer)
+    return conclusion if all("=" in step or not step.strip() for step in steps) else answer
+
+
+_DENIAL = (
+    r"(?<![\\A-Za-z])(?:not|never|cannot|neither|nor|wrong|incorrect|impossible|unlikely|except|"
+    r"rul(?:e|es|ed|ing) out|exclud(?:e|es|ed|ing)|eliminat(?:e|es|ed|ing)|thing but)\b|n't\b|"
+    r"\\(?:not|neg|lnot)(?![A-Za-z])"
+)
+_DENIED = re.compile(_DENIAL, re.IGNORECASE)
+_CLAUSE_END = re.compile(
+    r"[.;:!?](?=\s)|\n|,\s+(?=[A-Za-z])|"
+    r"(?<![\\A-Za-z])(?:so|thus|hence|therefore|(?<!thing )but(?! also))\b"
+)
+_DENIED_BEFORE = re.compile(
+    rf"(?:{_DENIAL})(?:\s+(?:be|ever|equal|to|the|number|value|answer))*[\s$\\(\[*]*$",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"[\s$.,)\]\\}*]*(?:(?:is|are|was|were|seems|must be)(?:n't|\s+not)\s+"
+    r"(?:it|right|correct|true|possible|the|an?|my)\b|(?:is|are|was|were|seems|must be)\s+"
+    r"(?:wrong|incorrect|false|impossible|ruled out|excluded)\b|can(?:not|'t)\s+be\b)"
+)
+_OR_AFTER = re.compile(
+    r"[\s$.,;)\]\\}*]*(?:\\text\s*\{)?\s*(?:and/)?or\b\s*\}?\s*(?:maybe|perhaps|possibly|even)?\s*"
+    r"(?P<other>\$[^$]{1,99}\$|\\\(.{1,99}?\\\)|\S+)",
+    re.IGNORECASE,
+)
+_OR_BEFORE = re.compile(
+    r"(?P<other>\$[^$]{1,99}\$|\\\([^()]{1,99}\\\)|\S{1,99})"
+    r"[\s,$]*(?:\\text\s*\{)?\s*(?<![\\A-Za-z])(?:and/)?or\b\s*\}?[\s$\\(\[*]*$"
+)
+_PLAIN_WORD = re.compile(r"[A-Za-z]{2,}\W*")
+
+
+_VALUE_AFTER = r"(?:\$[^$]{1,99}\$|\\\(.{1,99}?\\\)|\(?[A-J]\)|\(?[^\sA-Za-z$(][^\n]{0,60})"
+_OR_IN_THE_END = re.compile(
+    rf"[.\n]\s*or\s+(?:maybe\s+|perhaps\s+)?({_VALUE_AFTER})[\s.]*$", re.IGNORECASE
+)
+_SAID_AFTER = re.compile(rf"answer\s+is\s+({_VALUE_AFTER}|\d\S*)", re.IGNORECASE)
+
+
+def _taken_back(after: str, answer: str) -> bool:
+    """Whether what follows an answer ends with "or" and another, or says another is the answer."""
+    found = [_OR_IN_THE_END.search(after[-200:]), *_SAID_AFTER.finditer(after[:2000])]
+    others = [_without_reason(match[1].split(". ")[0].rstrip(".,;")) for match in found if match]
+    return any(not _alike(_bare(other), answer) for other in others)
+
+
+def _denied(text: str, start: int, end: int, answer: str, boxed: bool = False) -> bool:
+    """Whether the words around an answer take it back or name another one beside it.
+
+    A box says that this is the answer, whatever the clause before it denies or compares; directly
+    before it a denial counts.
+    """
+    before, after = text[max(0, start - 300) : start], text[end : end + 200]
+    clause = _CLAUSE_END.split(before)[-1]
+    if before.endswith(", ") and "=" in answer:
+        clause = ""  # "as x cannot be 0, x = 5"
+    if _DENIED_AFTER.match(after) or _DENIED_BEFORE.search(clause):
+        return True
+    if not boxed and (_DENIED.search(clause) or _COMPARED_BEFORE.search(clause)):
+        return True
+    for match in filter(None, (_OR_AFTER.match(after), _OR_BEFORE.search(before))):
+        other = _bare(match["other"].rstrip(".,;"))
+        # "5 or, in words, five" names nothing else; "5 or more" and "even or odd" do
+        word = _PLAIN_WORD.match(other) and other not in ("more", "less")
+        if not boxed and not _listed(other, answer, "or"):
+            continue  # "x + 2 = 7, or x = 5" concludes
+        if not (word and not _words(_level(answer[:LONGEST]))) and not _alike(other, answer):
+            return True
+    return False
+
+
+_CHANGING = (
+    r"(?:m|b|tr)illions?|thousands?|hundreds?|dozens?|gross|factorial|squared|cubed|doubled|"
+    r"tripled|hal(?:f|ves)|quarters?|(?:third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?|"
+    r"(?:hundred|thousand|million)ths?|plus|minus|maybe|perhaps|possibly|probably|or so"
+)
+_BESIDE = (
+    r"as well as|otherwise|unless|alternatively|but|versus|vs|xor|or else|one of|opposite|false"
+)
+_COMPARED = (
+    r"(?:at (?:least|most)|(?:less|more|greater|fewer|larger|smaller|higher|lower) than|up to|"
+    r"above|below|over|under|between|exceeds|exceeding)\s"
+)
+_COMPARED_BEFORE = re.compile(rf"(?<![\\A-Za-z]){_COMPARED}[\s$\\(\[]*$", re.IGNORECASE)
+_NO_VALUE = re.compile(
+    rf"{_DENIAL}|(?<![\\A-Za-z])(?:{_CHANGING}|{_BESIDE})\b|"
+    rf"(?<![\\A-Za-z])(?:{_COMPARED}(?=[\d\\+(.-]|[A-Za-z]\b)|"
+    r"(?:or|and) (?:more|less|fewer|greater|above|below|up|over)\b)|"
+    r"\?|(?-i:\bno$)|[(\[] ?or\b|^(?:\\ne|\\le|\\ge|<|>)|"
+    r"\\(?:(?:[Ll]ong)?(?:[Ll]eft)?[Rr]ightarrow|to|implies|iff|mapsto)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_LETTERED = re.compile(r"(?<![A-Za-z\d)}])\(([A-J])\)|(?<=\))\(([A-J])\)")
+
+
+def _contradicts(equation: str) -> bool:
+    """Whether an equation says two different things: 6 = 5, odd = even, y = 2x = y = 3x."""
+    members = _split(equation, "=", r"\approx")
+    numbers = [number for number in map(_number, members) if number]
+    if not all(_rounds(one, other) for one, other in pairwise(numbers)):
+        return True
+    if len(members) > 1 and all(map(_words, members)):
+        return len(set(map(_words, members))) > 1
+    names = re.findall(r"\\?[A-Za-z]+", "=".join(members[1:])) if len(members) > 2 else []
+    return len(members[0]) == 1 and members[0] in names
+
+
+_TWO_CHOICES = re.compile(r"\(?[A-J]\)? ?(?:=|\\approx) ?\(?[A-J]\)?")
+_SQUARED = re.compile(r"(?<=[A-Za-z]) (?:squared|cubed)\b")  # of a unit
+
+
+def is_answer(text: str) -> bool:
+    """Whether a piece of text, found as an answer, is one and not a hedge.
+
+    Denials, comparisons, words that change a value and choices side by side are none. Words alone
+    are: "not even" is an answer.
+    """
+    if len(text) > LONGEST:
+        return True
+    levelled = _level(text)
+    plain = re.sub(f"[{_OPEN}{_CLOSE}]", " ", levelled)
+    plain = re.sub(r"\s+", " ", plain).strip()
+    if not plain:
+        return False
+    if _words(plain) and not re.search(r"\b[A-J]\b", plain):
+        return True
+    if _NO_VALUE.search(_SQUARED.sub("", plain)) or _TWO_CHOICES.fullmatch(plain):
+        return False
+    if len({a or b for a, b in _LETTERED.findall(plain)}) > 1:
+        return False
+    return not any(map(_contradicts, _split(levelled, ",", ";", "and", "or", r"\cup")))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two answers are the same as far as can be told without a worker."""
+    if one.strip() == other.strip():
+        return True
+    if max(len(one), len(other)) > 200:
+        return False
+    try:
+        return _same(_read(_level(one)), _read(_level(other)), lambda *_: False)
+    except (RecursionError, ArithmeticError, ValueError):
+        return False
 
 
 # Levelling notation
@@ -320,6 +588,7 @@ _REWRITES = [
         (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])", r"^\\circ "),
         (r"\\(?:approx|simeq|doteq)(?![A-Za-z])", r"\\approx "),
         (r"\\lg(?![A-Za-z])", r"\\log "),
+        (r"(?<![A-Za-z_^])\{ ?\}", " "),
         (r"\\(?:ldots|dots|cdots|dotsc|dotsb)(?![A-Za-z])|\.\.\.", r"\\ldots "),
         (r"\*\*", "^"),
         (r"\s+", " "),
@@ -357,6 +626,7 @@ def _level(text: str) -> str:
         text = text.replace(_OPEN, "").replace(_CLOSE, "")
     text = re.sub(r"(?<!\.)[.,;:]+$", "", text.strip(" *`\"'")).strip()
     text = _ABOUT.sub("", text)
+    text = re.sub(rf"^{_OPEN}?(?:negative|minus) ?{_CLOSE}? ?(?=[\d.])", "-", text)
     text = _ORDINAL.sub(r"\1", text)
     text = _REALS.sub(r"\\mathbb{R}", text)
     if len(text) > 1 and text[0] == "{" and _closing(text, 0) == len(text) - 1:
@@ -367,6 +637,8 @@ def _level(text: str) -> str:
 def _unwrapped(match: re.Match) -> str:
     command, content = match.group()[1:4], match[1].strip()
     after_number = match.start() and re.search(r"[\d}]\s*$", match.string[: match.start()])
+    if content == "i" and after_number:
+        return "i"  # the imaginary unit
     if content in _KNOWN and not after_number:
         return f"\\{content} "
     if content.lower().strip(", ") in ("and", "or"):
@@ -424,6 +696,14 @@ _NAME = re.compile(
     r"(?:\\?[A-Za-z]+|\\(?:angle|overline|widehat|hat|vec|measuredangle)\s*\{?\s*[A-Za-z]+\s*\}?)"
     r"(?:_\{?\w+\}?)?'*(?:\s*\([A-Za-z](?:\s*,\s*[A-Za-z])*\)|\s*\([A-Z ]+\))?"
 )
+_PRODUCT = re.compile(r"[a-z]{2}|abc|xyz")
+
+
+def _is_name(text: str) -> bool:
+    """Whether a thing is called so: x, x_1, AB, f(x), area; but xy is a product."""
+    return bool(_NAME.fullmatch(text)) and not _PRODUCT.fullmatch(text)
+
+
 _COMPARISONS = ("<", ">", r"\le", r"\ge")
 _MATRIX = re.compile(
     r"\\begin\{(?P<kind>[pbB]?matrix|smallmatrix|array)\}(?:\{[lcr|]+\})?(?P<rows>.*)\\end\{(?P=kind)\}",
@@ -440,7 +720,7 @@ def _read(text: str, depth: int = 0) -> _Answer:
     if _number(text) is not None:
         return value
     named = _split(text, r"\in")
-    if len(named) == 2 and _NAME.fullmatch(named[0]):
+    if len(named) == 2 and _is_name(named[0]):
         return replace(_read(named[1], depth + 1), name=named[0])
     members = _split(text, "=")
     if len(members) > 1 and all(members) and r"\ne" not in text:
@@ -449,10 +729,14 @@ def _read(text: str, depth: int = 0) -> _Answer:
             return rest
         if any(token in text for token in ("<", ">", r"\le ", r"\ge ", r"\pmod")):
             return value
-        if _NAME.fullmatch(members[-1]) and not _letters(members[0]):
+        if _is_name(members[-1]) and not _letters(members[0]):
             members.reverse()
         last = _read(members[-1], depth + 1)
-        if _NAME.fullmatch(members[0]):
+        if _is_name(members[0]):
+            if len(members[0]) == 1 and members[0] in re.findall(
+                r"\\?[A-Za-z]+", "=".join(members[1:])
+            ):
+                return value  # x = 5x - 20 says nothing of x alone
             return replace(last, name=members[0]) if not last.name else last
         if not any(_letters(member) for member in members[:-1]) and not _letters(members[-1]):
             return last
@@ -489,21 +773,23 @@ def _read(text: str, depth: int = 0) -> _Answer:
     return value
 
 
+_OR = re.compile(r"(?<![\\A-Za-z])or(?![A-Za-z])")
+
+
 def _read_list(text: str, depth: int) -> _Answer | None:
     r"""A list without brackets: 1, 2 and 3; x = 1 or x = 2; x = 1, 2."""
-    pieces = [piece for part in _split(text, ",", ";", "and", "or") for piece in [part] if piece]
+    text = re.sub(rf"^{_OPEN}?(?:either|both){_CLOSE}? ", "", text)
+    pieces = [piece for piece in _split(text, ",", ";", "and", "or") if piece]
     if len(pieces) < 2:
         return None
     named = [_split(piece, "=") for piece in pieces]
     first = named[0]
-    if (
-        len(first) == 2
-        and all(len(piece) == 1 for piece in named[1:])
-        and _NAME.fullmatch(first[0])
-    ):
+    if len(first) == 2 and all(len(piece) == 1 for piece in named[1:]) and _is_name(first[0]):
         rest = _read(text[text.index("=") + 1 :], depth + 1)
         return replace(rest, name=first[0])
     parts = tuple(_read(piece, depth + 1) for piece in pieces)
+    if _OR.search(text) and all(_same(parts[0], part, lambda *_: False) for part in parts[1:]):
+        return parts[0]  # one value in two forms
     if all(part.kind == "tuple" and (part.name or part.ends != "()") for part in parts):
         if "and" in text:
             return _Answer("value", text)  # both at once: an intersection
@@ -573,13 +859,13 @@ def _inequality(text: str) -> _Answer | None:
     if len(members) == 3:
         low, name, high = members
         ends = _ENDS[marks[0]][0] + _ENDS[marks[1]][1]
-    elif _NAME.fullmatch(members[0]):
+    elif _is_name(members[0]):
         low, name, high = r"-\infty", *members
         ends = "(" + _ENDS[marks[0]][1]
     else:
         low, name, high = *members, r"\infty"
         ends = _ENDS[marks[0]][0] + ")"
-    if not _NAME.fullmatch(name) or _letters(low + high):
+    if not _is_name(name) or _letters(low + high):
         return None
     return _Answer("tuple", text, (_Answer("value", low), _Answer("value", high)), ends, name)
 
@@ -594,6 +880,10 @@ def _letters(text: str) -> bool:
 # Comparing
 
 _Ask = Callable[..., bool]  # gold, given and, as a third, how far apart two constants may be
+
+
+# What makes a value a set, which an interval may equal
+_OF_SETS = re.compile(r"[<>]|\\(?:mathbb|setminus|backslash|cap|cup|infty|ne|le|ge|emptyset|in)\b")
 
 
 def _same(gold: _Answer, given: _Answer, ask: _Ask) -> bool:
@@ -623,13 +913,15 @@ def _same(gold: _Answer, given: _Answer, ask: _Ask) -> bool:
         alike = gold.ends == given.ends or len(gold.parts) > 2
         return alike and _in_order(gold.parts, given.parts, ask)
     if set(kinds) == {"list", "tuple"}:
-        ends = gold.ends + given.ends
-        alike = ends == "()" or (ends == "[]" and gold.kind == "tuple")
-        return alike and _in_order(_unnamed(gold.parts), _unnamed(given.parts), ask)
+        ends = gold.ends + given.ends  # of two numbers, [2, 3] is an interval
+        alike = ends == "()" or (ends == "[]" and gold.kind == "tuple" and len(gold.parts) > 2)
+        listed = gold.text if gold.kind == "list" else given.text
+        return (
+            alike
+            and not _OR.search(listed)
+            and _in_order(_unnamed(gold.parts), _unnamed(given.parts), ask)
+        )
     if set(kinds) <= {"list", "set", "value"}:
-        if set(kinds) == {"list", "value"} and _number(_squeezed(gold.text)) is not None:
-            # 100,200 is a number, or a list to which somebody else gave spaces
-            return _squeezed(gold.text) == _squeezed(given.text)
         ours = gold.parts if gold.parts else (gold,)
         theirs = given.parts if given.parts else (given,)
         return _in_any_order(ours, theirs, ask)
@@ -639,6 +931,9 @@ def _same(gold: _Answer, given: _Answer, ask: _Ask) -> bool:
         return gold.ends == given.ends and _in_order(gold.parts, given.parts, ask)
     if set(kinds) == {"set", "tuple"}:
         return False
+    if set(kinds) in ({"tuple", "value"}, {"union", "value"}):
+        value = gold.text if gold.kind == "value" else given.text
+        return bool(_OF_SETS.search(value)) and ask(gold.text, given.text)
     return ask(gold.text, given.text)
 
 
@@ -753,6 +1048,15 @@ def _numbers_agree(one: tuple[Fraction, int], other: tuple[Fraction, int]) -> bo
     return abs(one[0] - other[0]) * 10**places < 1
 
 
+def _rounds(one: tuple[Fraction, int], other: tuple[Fraction, int]) -> bool:
+    """Whether one of two numbers is the other rounded, as both sides of = or \\approx must be."""
+    if one[0] == other[0]:
+        return True
+    places = [side[1] for side in (one, other) if side[1] or side[0].denominator == 1]
+    off = abs(one[0] - other[0]) * 10 ** min(places, default=0)
+    return bool(places) and off < (1 if min(places) else Fraction(1, 2))
+
+
 _UNITS = {
     "mm": "millimeter millimetre mm",
     "cm": "centimeter centimetre cm cms",
@@ -792,10 +1096,31 @@ _UNITS = {
     "J": "joule J",
     "W": "watt W",
     "V": "volt V",
-    "": "unit square sq cubic cu per people person student way ways point points pts",
+    "k": "kelvin",
+    "Hz": "hertz Hz",
 }
+# What is counted: left out like a unit, and no two of them differ.
+_COUNTED = (
+    "unit pt pts squares people person student boy girl man men woman women child children friend "
+    "player member team worker customer passenger voter teacher adult way path route point line "
+    "segment edge side vertex vertices vertexes face angle triangle rectangle circle polygon "
+    "diagonal intersection solution roots zeros zeroes term factor divisor multiples integer "
+    "number digit prime value pairs triples tuple subset set element function sequence "
+    "combination permutation arrangement outcome possibility possibilities choice case seating "
+    "handshake game match matches round times step move turn trip lap page book word letter card "
+    "coin penny pennies nickel dime ball marble block cubes tile box boxes bag jar cup bottle "
+    "glass glasses can apple orange banana egg cookie candy candies cake pizza slice piece meal "
+    "outfit shirt sock shoe ticket stamp pencil pen chair table seat room house car bus buses "
+    "bicycle wheel tree flower row column animal dog cat cow horse sheep chicken bird fish leg "
+    "question problem test item object gift toy sticker"
+)
+_OF_UNITS = frozenset(  # words that may stand beside a unit
+    "square sq cubic cu per of different distinct possible total positive ordered more".split()  # noqa: SIM905
+)
 _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
-_UNIT_OF |= {word + "s": unit for word, unit in list(_UNIT_OF.items()) if len(word) > 3}
+_UNIT_OF |= dict.fromkeys(_COUNTED.split(), "")
+_UNIT_OF |= {word + "s": unit for word, unit in list(_UNIT_OF.items()) if len(word) > 2}
+_UNIT_OF |= dict.fromkeys(_OF_UNITS, "")
 _MARKED = re.compile(
     rf"(?P<head>.*\S) ?{_OPEN}(?P<unit>[^{_OPEN}{_CLOSE}]*){_CLOSE}"
     r"(?: ?\^ ?\{?(?P<power>[23])\}?)?"
@@ -810,11 +1135,14 @@ _NOT_A_UNIT = re.compile(
 )
 
 
-def _without_unit(text: str) -> tuple[str, str]:
-    """A value without its unit, and the unit: "" when there is none or an unknown one."""
+def _without_unit(text: str, reference: bool = False) -> tuple[str, str]:
+    """A value without its unit, and the unit: "" when there is none.
+
+    A unit is a known unit; behind a number of the reference answer it is any word.
+    """
     money = _CURRENCY.fullmatch(text)
     if money:
-        rest, unit = _without_unit(money[1] + money[3])
+        rest, unit = _without_unit(money[1] + money[3], reference)
         return (rest, unit) if unit else (rest, _UNIT_OF.get(money[2].rstrip("."), ""))
     degrees = re.fullmatch(rf"(.*\S) ?\^\\circ ?{_OPEN}?([CFK]?){_CLOSE}?", text)
     if (
@@ -829,8 +1157,9 @@ def _without_unit(text: str) -> tuple[str, str]:
     head, words = found["head"].strip(), found["unit"].strip(" .,")
     marked = _OPEN in text
     if _OPEN in head:
-        head, inner = _without_unit(head)
+        head, inner = _without_unit(head, reference)
         words = f"{inner} {words}" if inner else words
+    words = _SQUARED.sub("", words)
     known = [
         _UNIT_OF.get(word, _UNIT_OF.get(word.lower()))
         for word in re.split(r"[\s./]+", words)
@@ -840,14 +1169,16 @@ def _without_unit(text: str) -> tuple[str, str]:
         return text, ""
     if not marked and len(words) == 1 and words.isalpha() and not re.search(r"\d \w\b", text):
         return text, ""  # 5m may be five times m
-    if all(unit is not None for unit in known):
-        power = found["power"] or ("2" if re.search(r"\b(?:sq|square)", words) else "")
-        power = power or ("3" if re.search(r"\b(?:cu|cubic)", words) else "")
+    alone = set(words.lower().split()) <= _OF_UNITS
+    if all(unit is not None for unit in known) and not alone:
+        power = found["power"] or ("2" if re.search(r"\b(?:sq|square)", found["unit"]) else "")
+        power = power or ("3" if re.search(r"\b(?:cu|cubic|cubed)\b", found["unit"]) else "")
         names = [unit for unit in known if unit]
         if not names:
             return head, ""
         return head, " ".join(names) + power
-    if _number(head) is not None and (marked or all(len(word) > 2 for word in words.split())):
+    long = marked or all(len(word) > 2 for word in words.split())
+    if reference and long and _number(head) is not None and not _NO_VALUE.search(words):
         return head, ""
     return text, ""
 
@@ -862,14 +1193,21 @@ _BASE = re.compile(
 )
 _BASE_NAMES = dict(two=2, three=3, four=4, five=5, six=6, seven=7, eight=8, nine=9, ten=10)  # noqa: C408
 _CHOICE = re.compile(rf"[{_OPEN}(\[]*\(? ?(?P<letter>[A-J]) ?[)\]{_CLOSE}]*[.:)]?")
-_LABELLED = re.compile(rf"[{_OPEN} ]*\((?P<letter>[A-J])\)[{_CLOSE} ]*(?P<rest>\S.*)")
+_LABELLED = re.compile(
+    rf"[{_OPEN} ]*\((?P<letter>[A-J])\)[{_CLOSE} ]*"
+    rf"(?!.*(?:\b[A-J]|\bor|\band)\b|[{_OPEN} ]*(?:is |\\|[,;/|&+^!*=_(]))(?P<rest>\S.*)"
+)
 _CLOCK = re.compile(rf"(\d+(?: ?: ?\d+)+)[ {_OPEN}]*([ap]\.? ?m\.?)?[ {_CLOSE}]*", re.IGNORECASE)
 
 
 def _same_value(gold: str, given: str, ask: _Ask) -> bool:
     """Whether two levelled single values are the same, by the policies and then by `ask`."""
-    if gold == given or _squeezed(gold) == _squeezed(given) != "":
+    numbers = _number(gold), _number(given)
+    if gold == given:
         return True
+    if _squeezed(gold) == _squeezed(given) != "":
+        # 12, 345 is no number, though 12,345 is one
+        return "," not in gold or (numbers[0] is None) == (numbers[1] is None)
     bases = _BASE.fullmatch(gold), _BASE.fullmatch(given)
     if any(bases):
         return _same_in_base(gold, given, *bases)
@@ -890,12 +1228,11 @@ def _same_value(gold: str, given: str, ask: _Ask) -> bool:
         if percents[0]:
             return _same_value(_hundredth(meant), said, ask)
         return _same_value(meant, _hundredth(said), ask)
-    (meant, unit), (said, other_unit) = _without_unit(gold), _without_unit(given)
+    (meant, unit), (said, other_unit) = _without_unit(gold, True), _without_unit(given)
     if unit and other_unit and unit != other_unit:
         return False
     if (meant, said) != (gold, given):
         return _same_value(meant, said, ask)
-    numbers = _number(gold), _number(given)
     if all(numbers):
         return _numbers_agree(*numbers)
     words = _words(gold), _words(given)
@@ -923,7 +1260,7 @@ def _same_in_base(gold: str, given: str, *found: re.Match | None) -> bool:
 def _letter_of(text: str) -> str:
     """The letter of a choice: C for C, (C), C. and (C) 17."""
     found = _CHOICE.fullmatch(text) or _LABELLED.fullmatch(text)
-    return found["letter"] if found else ""
+    return found["letter"] if found and is_answer(text) else ""
 
 
 def _same_time_or_ratio(gold: str, given: str, *found: re.Match | None) -> bool:
@@ -942,9 +1279,9 @@ def _same_time_or_ratio(gold: str, given: str, *found: re.Match | None) -> bool:
         ):
             return False
         return len({Fraction(a, b) for a, b in zip(*parts, strict=True)}) == 1
-    ratio, number = (found[0], _number(given)) if found[0] else (found[1], _number(gold))
-    parts = [int(part) for part in ratio[1].split(":")]
-    return bool(number and len(parts) == 2 and parts[1] and Fraction(*parts) == number[0])
+    parts = [int(part) for part in (found[0] or found[1])[1].split(":") if len(part) < 19]
+    fraction = _quotient(given if found[0] else gold)  # 3:2 is 3/2, and 4:1 is not 4
+    return bool(fraction and len(parts) == 2 and parts[1] and Fraction(*parts) == fraction)
 
 
 def _hundredth(text: str) -> str:
@@ -991,23 +1328,29 @@ def _hopeless(text: str) -> bool:
     )
 
 
-def _size(exponent: str) -> bool:
-    """Whether what follows `^{` is a number too large for an exponent."""
-    depth, end = 1, len(exponent)
-    for match in _BRACE.finditer(exponent):
+def _braced(text: str) -> str:
+    """What stands before the brace that closes a group, from inside the group."""
+    depth = 1
+    for match in _BRACE.finditer(text):
         depth += {"{": 1, "}": -1}.get(match.group(), 0)
         if depth == 0:
-            end = match.start()
-            break
-    inside = exponent[:end].strip().lstrip("+-")
+            return text[: match.start()]
+    return text
+
+
+def _size(exponent: str) -> bool:
+    """Whether what follows `^{` is a number too large for an exponent."""
+    inside = _braced(exponent).strip().lstrip("+-")
     if inside.isdecimal():
         return int(inside) > _LARGEST_EXPONENT
     tower = re.fullmatch(r"(\d+) ?\^ ?\{? ?(\d+) ?\}?", inside)
     if tower:
         base, power = int(tower[1]), int(tower[2])
         return power > 1000 or (base > 1 and base**power > _LARGEST_EXPONENT)
-    # Two more powers above a numeric exponent, or a factorial in it
-    return bool(re.search(r"\d", inside)) and (inside.count("^") > 1 or "!" in inside)
+    # A tower above a numeric exponent, or a factorial in it
+    higher = any("^" in _braced(inside[match.end() :]) for match in re.finditer(r"\^ ?\{", inside))
+    chained = re.search(r"\^ ?\w ?\^", inside)
+    return bool(re.search(r"\d", inside)) and bool(higher or chained or "!" in inside)
 
 
 # The check
@@ -1027,7 +1370,8 @@ def equivalent(prediction: str, gold: str) -> bool:
 
     Returns:
         False for anything that is not a string, for no answer, and for what cannot be decided
-        within `TIMEOUT` seconds. The order of the arguments matters where `POLICIES` say so.
+        within `TIMEOUT` seconds of processor time. The order of the arguments matters: a
+        reference is taken at its word, and a prediction's words are looked at.
 
     Raises:
         CasebookError: math-verify is needed and not installed. No text makes it raise.
@@ -1039,18 +1383,24 @@ def equivalent(prediction: str, gold: str) -> bool:
     """
     if not isinstance(prediction, str) or not isinstance(gold, str):
         return False
-    given, meant = _stated(prediction), _stated(gold)
-    if not given.strip() or not meant.strip():
+    given = "" if _OPENS_WITH_NOT.match(prediction) else _stated(prediction)
+    return is_answer(given) and same_answer(given, gold)
+
+
+def same_answer(answer: str, gold: str) -> bool:
+    """`equivalent` for an answer that `answer_of` has found."""
+    meant = _stated(gold)
+    if not meant.strip() or not answer.strip():
         return False
-    if given == meant:
+    if answer == meant:
         return True
-    if max(len(given), len(meant)) > LONGEST:
+    if max(len(answer), len(meant)) > LONGEST:
         return False
-    key = meant, given
+    key = meant, answer
     verdict = _remembered.get(key)
     if verdict is None:
         try:
-            verdict = _decide(meant, given)
+            verdict = _decide(meant, answer)
         except _OutOfTime:
             return False  # not remembered: another time the machine may be less busy
         except (RecursionError, ArithmeticError, ValueError):
@@ -1076,14 +1426,15 @@ def prepare(seconds: float = 60.0) -> bool:
 
 
 def _decide(gold: str, given: str) -> bool:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
+    budget = worker.Budget(TIMEOUT)
     worker.start()  # it may be needed, if not now then soon
 
     def ask(one: str, other: str, within: str = "") -> bool:
-        if _hopeless(one) or _hopeless(other):
+        if _hopeless(one) or _hopeless(other) or _foreign_words(one, other):
             return False
         one, other = _cased(_for_math_verify(one), _for_math_verify(other))
-        answer = worker.ask(one, other, deadline, within)
+        answer = worker.ask(one, other, deadline, within, budget)
         if answer is None:
             raise _OutOfTime
         return answer == worker.EQUAL
@@ -1093,15 +1444,43 @@ def _decide(gold: str, given: str) -> bool:
         return False
     if _same_value(meant, said, lambda *_: False):
         return True
-    return any(
-        _same(_read(one), _read(other), ask) for one in _halves(meant) for other in _halves(said)
-    )
+    forms = _halves(said)
+    if len(forms) > 1 and not _approximates(*forms, ask):
+        forms = forms[1:]  # as of a chain
+    return any(_same(_read(one), _read(other), ask) for one in _halves(meant) for other in forms)
 
 
 def _halves(text: str) -> list[str]:
     r"""2\sqrt{3} \approx 3.46 says two things, each of which may be the answer."""
-    halves = [half for half in _split(text, r"\approx") if half and not _NAME.fullmatch(half)]
+    halves = [half for half in _split(text, r"\approx") if half and not _is_name(half)]
     return halves[:2] if r"\approx" in text and halves else [text]
+
+
+def _approximates(one: str, other: str, ask: _Ask) -> bool:
+    r"""Whether both sides of \approx are seen to be about the same."""
+    sides = [_without_unit(half.split("=")[-1].strip())[0] for half in (one, other)]
+    numbers = [_number(side) for side in sides]
+    if all(numbers):
+        return _rounds(*numbers)
+    rounded = numbers[0] or numbers[1]
+    return bool(rounded) and ask(*sides, f"1e-{rounded[1]}" if rounded[1] else "0.5")
+
+
+_RUN_OF_LETTERS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
+_ENVIRONMENT = re.compile(r"\\(?:begin|end) ?\{\w+\}(?:\{[lcr|]+\})?")
+
+
+def _foreign_words(gold: str, given: str) -> bool:
+    """Whether an answer has words that the reference has not; math-verify would overlook them."""
+    known = _ENVIRONMENT.sub("", gold).lower()
+    letters = set(re.sub(r"\\[A-Za-z]+", "", known))
+    marked = re.findall(rf"{_OPEN}([^{_CLOSE}]*)", given)
+    if any(word.strip().lower() not in known for word in marked):
+        return True
+    if any(sign in given and sign not in gold for sign in (r"\ldots", r"\ne ")):
+        return True
+    runs = _RUN_OF_LETTERS.findall(_FUNCTION.sub("", _ENVIRONMENT.sub("", given)))
+    return any(run.lower() not in known and set(run.lower()) - letters for run in runs)
 
 
 _FUNCTION = re.compile(

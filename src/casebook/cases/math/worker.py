@@ -7,11 +7,13 @@ way out, works in the main thread only and not while a single long multiplicatio
 question goes to another process:
 
 - a process that has imported math-verify is started when first needed. It answers nothing itself:
-  it forks. Its forks, the workers, are kept and asked again and again;
-- the kernel ends a worker whose question has used `CPU_SECONDS` of processor time, whatever it is
-  doing, and the next fork is there in milliseconds, without another import. Processor time, so
-  that a busy machine does not change a verdict;
-- whoever asks waits until a deadline and no longer. An answer that comes later is thrown away;
+  it forks. Its forks, the workers, are kept and asked again and again: one, and another whenever
+  all of them are busy as a thread asks, `WORKERS` at most;
+- the kernel ends a worker whose question has used its processor time, whatever it is doing, and
+  the next fork is there in milliseconds, without another import. Processor time, so that neither
+  a busy machine nor a queue changes a verdict: waiting is not thinking;
+- threads that find every worker busy are served in the order in which they came. Whoever asks
+  waits until a deadline and no longer, which is there for a machine that stands still;
 - a worker's memory is limited, it may not start programs, open connections or write files, and it
   is handed two texts, which it reads as LaTeX. Nothing in it evaluates text as code.
 
@@ -36,21 +38,31 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
+from dataclasses import dataclass
 from multiprocessing import util
 
 CPU_SECONDS = 1.0  # of processor time for one question; ordinary ones take a hundredth
-WALL_SECONDS = 15.0  # after which a worker that does not even compute is ended too
+WALL_SECONDS = 120.0  # after which a worker that does not even compute is ended too
 MEMORY = 2 << 30  # bytes of address space of a worker
-WORKERS = 8  # at most; so many that a few busy ones do not keep the others waiting
+WORKERS = 4  # at most
 
 EQUAL, DIFFERENT, UNREADABLE = "equal", "different", "unreadable"
 _SENT_AS = {EQUAL: b"=", DIFFERENT: b"!", UNREADABLE: b"?"}
 _MEANING = {byte: answer for answer, byte in _SENT_AS.items()}
 _READY = b"R"
+_REPLY = 5  # bytes: the answer, and the processor time it took in milliseconds
 
 
 class Unavailable(RuntimeError):
     """math-verify is not installed, or does not start."""
+
+
+@dataclass
+class Budget:
+    """Processor time that some questions may use together, in seconds."""
+
+    left: float
 
 
 # The side that asks
@@ -105,50 +117,36 @@ class _Worker:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._unread = b""
         self._ready = False
-        self._number = 0
-        self.waiting = False  # for an answer that somebody stopped waiting for
 
-    def ask(self, message: bytes, deadline: float) -> str | None:
-        """The answer, or None at the deadline; EOFError when the worker is gone for good."""
+    def ask(self, message: bytes, deadline: float) -> tuple[str, float]:
+        """The answer and the processor time it took, in seconds.
+
+        Raises:
+            TimeoutError: the deadline came first; the worker cannot be asked again.
+            EOFError: the worker is gone for good.
+        """
         try:
             if not self._ready:
-                if self._receive(1, deadline) is None:
-                    return None
+                self._receive(len(_READY), deadline)
                 self._ready = True
-            self._number = (self._number + 1) % 256
-            self.waiting = True
             self._socket.settimeout(None)  # a message is far smaller than the socket's buffer
-            self._socket.sendall(bytes([self._number]) + len(message).to_bytes(4, "big") + message)
-            return self._answer(deadline)
+            self._socket.sendall(len(message).to_bytes(4, "big") + message)
+            reply = self._receive(_REPLY, deadline)
+        except TimeoutError:
+            raise
         except OSError as error:
             raise EOFError from error
+        return _MEANING[reply[:1]], int.from_bytes(reply[1:], "big") / 1000
 
-    def settled(self) -> bool:
-        """Whether it is free, now that what it was asked last has been answered."""
-        with contextlib.suppress(OSError, EOFError):
-            return not self.waiting or self._answer(0.0) is not None
-        return True  # gone, as whoever asks next will find
-
-    def _answer(self, deadline: float) -> str | None:
-        while (reply := self._receive(2, deadline)) is not None:
-            if reply[0] == self._number:
-                self.waiting = False
-                return _MEANING[reply[1:]]
-        return None
-
-    def _receive(self, size: int, deadline: float) -> bytes | None:
-        while len(self._unread) < size:
+    def _receive(self, size: int, deadline: float) -> bytes:
+        found = b""
+        while len(found) < size:
             self._socket.settimeout(max(1e-4, deadline - time.monotonic()))
-            try:
-                part = self._socket.recv(size - len(self._unread))
-            except TimeoutError:
-                return None
+            part = self._socket.recv(size - len(found))
             if not part:
                 raise EOFError
-            self._unread += part
-        found, self._unread = self._unread, b""
+            found += part
         return found
 
     def close(self) -> None:
@@ -162,18 +160,27 @@ class Pool:
         self.size = size
         self._changed = threading.Condition()
         self._idle: list[_Worker] = []
-        self._late: list[_Worker] = []  # still busy with what nobody waits for any more
+        self._line: deque[object] = deque()  # of threads that wait for a worker
         self._number = 0  # of workers in all
         self._parents: list[_Parent] = []  # one, or none yet
         util.Finalize(self, Pool._end_all, args=(self._parents,), exitpriority=0)
 
-    def ask(self, gold: str, prediction: str, deadline: float, within: str = "") -> str | None:
+    def ask(
+        self,
+        gold: str,
+        prediction: str,
+        deadline: float,
+        within: str = "",
+        budget: Budget | None = None,
+    ) -> str | None:
         """Whether the two LaTeX texts are equal.
 
         Args:
             gold, prediction: the texts, some thousand characters at most.
             within: a decimal; two constants that differ by less are equal. "" for exactly.
             deadline: on the clock of `time.monotonic`; waiting for a free worker counts.
+            budget: what the question may use, if that is less than `CPU_SECONDS`; what it used
+                is taken from it.
 
         Returns:
             `EQUAL`, `DIFFERENT` (also when processor time or memory was used up), `UNREADABLE`
@@ -183,25 +190,30 @@ class Pool:
         Raises:
             Unavailable: math-verify cannot be imported.
         """
-        message = json.dumps([gold, prediction, within]).encode("ascii")
-        for attempt in (1, 2, 3):
+        seconds = min(CPU_SECONDS, budget.left) if budget else CPU_SECONDS
+        if seconds < 0.01:  # which a timer may take for none
+            return DIFFERENT
+        message = json.dumps([seconds, gold, prediction, within]).encode("ascii")
+        for _ in range(3):
             worker = self._take(deadline)
             if worker is None:
                 return None
-            answer = None
             try:
-                answer = worker.ask(message, deadline)
+                answer, used = worker.ask(message, deadline)
+            except TimeoutError:
+                self._dismiss(worker)
+                return None
             except EOFError:
                 self._dismiss(worker)
-                if attempt == 3:
-                    raise Unavailable("workers end as they start: is math-verify whole?") from None
                 continue
             except BaseException:  # an interrupt
-                self._give_back(worker)
+                self._dismiss(worker)
                 raise
             self._give_back(worker)
+            if budget:
+                budget.left -= used
             return answer
-        return None
+        raise Unavailable("workers end as they start: is math-verify whole?")
 
     def start(self) -> None:
         """Begin to import math-verify, without waiting for it."""
@@ -210,21 +222,24 @@ class Pool:
                 self._parents.append(_Parent())
 
     def _take(self, deadline: float) -> _Worker | None:
+        """A free or a new worker, for the thread that came first; None at the deadline."""
+        place = object()
         with self._changed:
-            while True:
-                for worker in [late for late in self._late if late.settled()]:
-                    self._late.remove(worker)
-                    self._idle.append(worker)
+            self._line.append(place)
+            try:
+                while not (self._line[0] is place and (self._idle or self._number < self.size)):
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        return None
+                    self._changed.wait(left)
                 if self._idle:
                     return self._idle.pop()
-                if self._number < self.size:
-                    worker = self._hire()
-                    self._number += 1
-                    return worker
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return None
-                self._changed.wait(min(left, 0.05))  # a late one does not notify
+                worker = self._hire()
+                self._number += 1
+                return worker
+            finally:
+                self._line.remove(place)
+                self._changed.notify_all()
 
     def _hire(self) -> _Worker:
         for _ in range(2):
@@ -238,14 +253,14 @@ class Pool:
 
     def _give_back(self, worker: _Worker) -> None:
         with self._changed:
-            (self._late if worker.waiting else self._idle).append(worker)
-            self._changed.notify()
+            self._idle.append(worker)
+            self._changed.notify_all()
 
     def _dismiss(self, worker: _Worker) -> None:
-        worker.close()
+        worker.close()  # one that still computes finds it closed when it is done, or is ended
         with self._changed:
             self._number -= 1
-            self._changed.notify()
+            self._changed.notify_all()
 
     @staticmethod
     def _end_all(parents: list[_Parent]) -> None:
@@ -254,7 +269,7 @@ class Pool:
 
     def forget(self) -> None:
         """In a forked child: let go of workers that are another process's."""
-        for worker in self._idle + self._late:
+        for worker in self._idle:
             worker.close()
         while self._parents:
             self._parents.pop().forget()
@@ -263,9 +278,11 @@ class Pool:
 _pool = Pool()
 
 
-def ask(gold: str, prediction: str, deadline: float, within: str = "") -> str | None:
+def ask(
+    gold: str, prediction: str, deadline: float, within: str = "", budget: Budget | None = None
+) -> str | None:
     """`Pool.ask` of this process's pool."""
-    return _pool.ask(gold, prediction, deadline, within)
+    return _pool.ask(gold, prediction, deadline, within, budget)
 
 
 def start() -> None:
@@ -306,19 +323,20 @@ def _fork_workers(control: socket.socket) -> None:
 
 def _keep_a_worker(comparison: "Comparison", connection: socket.socket) -> None:
     """Fork a worker, and another one when it dies of a question; that answer is given for it."""
-    asked = mmap.mmap(-1, 2)  # shared with the worker: whether it is busy, and the number
-    connection.sendall(_READY)
-    while True:
-        worker = os.fork()
-        if worker == 0:
-            _answer_all(comparison, connection, asked)
-            os._exit(0)
-        _, status = os.waitpid(worker, 0)
-        if status == 0:
-            return
-        if asked[0]:
-            connection.sendall(asked[1:2] + _SENT_AS[DIFFERENT])
-            asked[0] = 0
+    asked = mmap.mmap(-1, 5)  # shared with the worker: whether it is busy, and its milliseconds
+    with contextlib.suppress(ConnectionError):  # nobody waits for the answer any more
+        connection.sendall(_READY)
+        while True:
+            worker = os.fork()
+            if worker == 0:
+                _answer_all(comparison, connection, asked)
+                os._exit(0)
+            _, status = os.waitpid(worker, 0)
+            if status == 0:
+                return
+            if asked[0]:
+                connection.sendall(_SENT_AS[DIFFERENT] + asked[1:])
+                asked[0] = 0
 
 
 def _answer_all(comparison: "Comparison", connection: socket.socket, asked: mmap.mmap) -> None:
@@ -326,21 +344,27 @@ def _answer_all(comparison: "Comparison", connection: socket.socket, asked: mmap
     _restrict()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            head = _exactly(connection, 5)
-            message = _exactly(connection, int.from_bytes(head[1:], "big"))
-            asked[1], asked[0] = head[0], 1
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # its signal ends the process
+            message = _exactly(connection, int.from_bytes(_exactly(connection, 4), "big"))
+            seconds, *question = json.loads(message)
+            asked[:] = b"\1" + _milliseconds(seconds)
+            begin = time.process_time()
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
             signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
             try:
-                answer = comparison(*json.loads(message))
+                answer = comparison(*question)
             except MemoryError:
                 os._exit(1)
             except Exception:
                 answer = UNREADABLE
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            connection.sendall(head[:1] + _SENT_AS[answer])
+            used = _milliseconds(time.process_time() - begin)
+            connection.sendall(_SENT_AS[answer] + used)
             asked[0] = 0
+
+
+def _milliseconds(seconds: float) -> bytes:
+    return int(1000 * seconds).to_bytes(4, "big")
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
