@@ -7,6 +7,7 @@ import yaml
 
 import casebook
 from casebook import load_case
+from casebook.case import known_cases
 
 FILES = sorted((Path(casebook.__file__).parent / "cases").glob("*/answers.yaml"))
 TABLES = {path.parent.name: yaml.safe_load(path.read_text("utf-8")) for path in FILES}
