@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import cli, paths
+from casebook import cli, paths, problem_sets
 from casebook.case import CasebookError
 from casebook.cases.math.studies import gibberish, prompts
-from casebook.records import problems
 
 COMMANDS = (
     *("execute", "train", "evaluate", "experiments", "study", "nano build", "site"),
@@ -310,22 +309,22 @@ def test_a_study_of_runs_is_given_them_and_the_base(monkeypatch, tmp_path):
 def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):
     """A relative path counts from where one stands; the notebooks get it as their parameter."""
     asked = {}
-    monkeypatch.setenv(problems.VARIABLE, "somewhere else")
+    monkeypatch.setenv(problem_sets.VARIABLE, "somewhere else")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sets").mkdir()
     monkeypatch.setattr("casebook.execute.execute", lambda cases, **o: asked.update(o) or [])
     assert casebook(monkeypatch, "execute", "--data-dir", "sets") == 0
-    assert os.environ[problems.VARIABLE] == str(tmp_path / "sets")
+    assert os.environ[problem_sets.VARIABLE] == str(tmp_path / "sets")
     assert asked["parameters"] == {"DATA_DIR": str(tmp_path / "sets")}
 
 
 @pytest.mark.parametrize("option", [[], ["-p", "DATA_DIR=mine"]])
 def test_without_the_option_the_environment_stays(option, monkeypatch):
     asked = {}
-    monkeypatch.setenv(problems.VARIABLE, "as it was")
+    monkeypatch.setenv(problem_sets.VARIABLE, "as it was")
     monkeypatch.setattr("casebook.execute.execute", lambda cases, **o: asked.update(o) or [])
     assert casebook(monkeypatch, "execute", *option) == 0
-    assert os.environ[problems.VARIABLE] == "as it was"
+    assert os.environ[problem_sets.VARIABLE] == "as it was"
     assert asked["parameters"] == ({"DATA_DIR": "mine"} if option else {})
 
 

@@ -403,10 +403,10 @@ def _use_data(folder: Path | None) -> str | None:
     """
     if folder is None:
         return None
-    from casebook.records import problems
+    from casebook import problem_sets
 
-    named = str(problems.data_dir(folder.expanduser().resolve()))
-    os.environ[problems.VARIABLE] = named
+    named = str(problem_sets.data_dir(folder.expanduser().resolve()))
+    os.environ[problem_sets.VARIABLE] = named
     return named
 
 

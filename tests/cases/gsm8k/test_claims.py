@@ -5,10 +5,11 @@ from math import sqrt
 
 import pytest
 
+from casebook import problem_sets
 from casebook.cases.gsm8k.rewards import REWARDS
 from casebook.cases.gsm8k.studies import baselines, errors
 from casebook.experiments import read_arms
-from casebook.records import figures_at, load_claims, problems, studies
+from casebook.records import figures_at, load_claims, studies
 
 CLAIMS = {row["id"]: row for row in load_claims("gsm8k")}
 BEFORE, AFTER = baselines.counts(0), baselines.counts(1)
@@ -211,9 +212,9 @@ def test_what_the_record_of_the_exploration_says():
 
 
 def test_ceilings_and_odd_golds_of_the_real_problems():
-    if not problems.available("gsm8k"):
+    if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    golds = list(baselines.sheet(problems.read("gsm8k", "test"))["gold"])
+    golds = list(baselines.sheet(problem_sets.read("gsm8k", "test"))["gold"])
     odd = [gold for gold in golds if not gold.isdigit()]
     assert len(odd) == GOLD_WITH_COMMA_OR_SIGN
     most = baselines.most_possible(golds)

@@ -6,15 +6,14 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case, nano
+from casebook import load_case, nano, problem_sets
 from casebook.case import CasebookError, UnknownName
 from casebook.cases.gsm8k import data, rewards
-from casebook.records import problems
 
 CASE = load_case("gsm8k")
 PROMPT_OF = {skill: prompt for prompt, skills in CASE.skills.items() for skill in skills}
 needs_gsm8k = pytest.mark.skipif(
-    not problems.available("gsm8k"), reason="CASEBOOK_DATA_DIR names no folder with gsm8k"
+    not problem_sets.available("gsm8k"), reason="CASEBOOK_DATA_DIR names no folder with gsm8k"
 )
 
 

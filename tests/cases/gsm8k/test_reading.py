@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from casebook import problem_sets
 from casebook.cases.gsm8k.reading import LONGEST, extract_number
-from casebook.records import problems
 
 MARKS = r"<answer> </answer> << >> #### \boxed{ \frac{ } { = answer: Q: - − $ % , . / : ( ) ^ e x"
 OTHERS = "1 20 300 10^3 1/0 ½ ٤ ²"
@@ -319,9 +319,9 @@ def test_long_texts_are_read_in_linear_time(piece):
 
 @pytest.fixture(scope="module")
 def reference_solutions():
-    if not problems.available("gsm8k"):
+    if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    rows = [problems.read("gsm8k", split, source="folder") for split in ("train", "test")]
+    rows = [problem_sets.read("gsm8k", split, source="folder") for split in ("train", "test")]
     solutions = [solution for frame in rows for solution in frame["answer"]]
     return [(solution, solution.rpartition("####")[2].strip()) for solution in solutions]
 

@@ -7,13 +7,12 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case
+from casebook import load_case, problem_sets
 from casebook.case import PROFILES, CasebookError, UnknownName
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
 from casebook.cases.math.verify import prepare
 from casebook.nano import PIECES, build_tokenizer
-from casebook.records import problems
 
 CASE = load_case("math")
 EXAMPLES = "Question: What is $1+1$?\nAnswer:It is $\\boxed{2}$.\n\n"
@@ -58,16 +57,16 @@ def shared(tmp_path, monkeypatch):
     ]
     changed = {"rlvr-math": ("rlvr-math/train.jsonl", "train", rlvr)}
     changed["math500"] = ("math/math500.jsonl", "test", test)
-    sets = dict(problems.SETS)
+    sets = dict(problem_sets.SETS)
     for name, (path, split, rows) in changed.items():
         file = tmp_path / path
         file.parent.mkdir()
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         fields = vars(sets[name]) | {"rows": {split: len(rows)}, "checksums": {split: None}}
-        sets[name] = problems.ProblemSet(**fields)
-    monkeypatch.setattr(problems, "SETS", sets)
+        sets[name] = problem_sets.ProblemSet(**fields)
+    monkeypatch.setattr(problem_sets, "SETS", sets)
     monkeypatch.setattr(data, "VALIDATION_ROWS", 8)
-    monkeypatch.setenv(problems.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(problem_sets.VARIABLE, str(tmp_path))
     data._real_rows.cache_clear()
     data._real_examples.cache_clear()
     yield
@@ -162,12 +161,12 @@ def test_solved_examples_come_from_other_problems_than_the_rows_of_the_test():
 
 
 def test_real_problems_are_not_taken_where_no_folder_and_no_hub_gives_them(monkeypatch):
-    monkeypatch.delenv(problems.VARIABLE, raising=False)
+    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
 
     def refuse(*arguments, source, **options):
         raise CasebookError(f"asked the {source}")
 
-    monkeypatch.setattr(problems, "read", refuse)
+    monkeypatch.setattr(problem_sets, "read", refuse)
     data._real_rows.cache_clear()
     with pytest.raises(CasebookError, match="asked the hub"):
         CASE.load("test", "t4")
@@ -215,7 +214,7 @@ def test_every_profile_has_a_prompt_for_every_variant(shared, profile, variant):
 
 
 def test_math_500_as_it_is():
-    if not problems.available("math500"):
+    if not problem_sets.available("math500"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with math/math500.jsonl")
     data._real_rows.cache_clear()
     rows = CASE.load("test", "t4")
@@ -320,6 +319,6 @@ def test_another_folder_is_read_anew(shared, tmp_path, monkeypatch):
     rows = [json.loads(line) for line in (other / "math/math500.jsonl").read_text().splitlines()]
     rows[0]["answer"] = "99"
     (other / "math/math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setenv(problems.VARIABLE, str(other))
+    monkeypatch.setenv(problem_sets.VARIABLE, str(other))
     assert "99" in [row["answer"] for row in data.real_rows("test")]
     assert data.real_examples() == examples

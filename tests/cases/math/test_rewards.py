@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError, Grade
+from casebook import CasebookError, Grade, problem_sets
 from casebook.case import UnknownName
 from casebook.cases.math.rewards import (
     LONGEST,
@@ -21,7 +21,6 @@ from casebook.cases.math.rewards import (
     overlong,
     think_format,
 )
-from casebook.records import problems
 
 THOUGHT = "<think>\n3x=15\nx=5\n</think>\n"
 CAREFUL = THOUGHT + r"\boxed{5}"
@@ -458,9 +457,9 @@ def test_every_reward_pays_one_finite_number_for_anything(completions):
 
 @pytest.fixture(scope="module")
 def math500():
-    if not problems.available("math500"):
+    if not problem_sets.available("math500"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with math/math500.jsonl")
-    return problems.read("math500", "test")
+    return problem_sets.read("math500", "test")
 
 
 def test_every_reference_answer_of_math500_can_be_paid_in_full(math500):

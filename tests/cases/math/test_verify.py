@@ -16,12 +16,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError
+from casebook import CasebookError, problem_sets
 from casebook.cases.math import verify, worker
 from casebook.cases.math.rewards import grade
 from casebook.cases.math.studies.verifiers import HOSTILE
 from casebook.cases.math.verify import POLICIES, answer_of, equivalent, last_boxed, prepare
-from casebook.records import problems
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -784,9 +783,9 @@ def test_a_missing_library_is_a_sentence(monkeypatch, forgotten):
 
 @pytest.fixture(scope="module")
 def math500():
-    if not problems.available("math500"):
+    if not problem_sets.available("math500"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with MATH-500")
-    return problems.read("math500", "test")
+    return problem_sets.read("math500", "test")
 
 
 def test_the_last_box_of_every_reference_solution_is_its_answer(math500):

@@ -138,18 +138,18 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
-    from casebook.records import problems
+    from casebook import problem_sets
 
-    return _real_rows(split, problems.data_dir())
+    return _real_rows(split, problem_sets.data_dir())
 
 
 @lru_cache(maxsize=6)
 def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
-    from casebook.records import problems
+    from casebook import problem_sets
 
     source = "folder" if folder else "hub"
     file = "test" if split == "test" else "train"
-    frame = problems.read("gsm8k", file, source=source, data_dir=folder)
+    frame = problem_sets.read("gsm8k", file, source=source, data_dir=folder)
     pairs = zip(frame["question"], frame["answer"], strict=True)
     rows = [_real_row(question, solution, source) for question, solution in pairs]
     if split == "test":

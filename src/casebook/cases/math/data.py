@@ -151,24 +151,24 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
-    from casebook.records import problems
+    from casebook import problem_sets
 
-    return _real_rows(split, problems.data_dir())
+    return _real_rows(split, problem_sets.data_dir())
 
 
 @lru_cache(maxsize=6)
 def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
-    from casebook.records import problems
+    from casebook import problem_sets
 
     source = "folder" if folder else "hub"
     if split == "test":
-        frame = problems.read("math500", "test", source=source, data_dir=folder)
+        frame = problem_sets.read("math500", "test", source=source, data_dir=folder)
         named = ("answer", "problem", "solution", "subject", "level", "unique_id")
         return tuple(
             {name: row[name] for name in named} | {"source": source}
             for row in frame.to_dict("records")
         )
-    frame = problems.read("rlvr-math", "train", source=source, data_dir=folder)
+    frame = problem_sets.read("rlvr-math", "train", source=source, data_dir=folder)
     rows = [
         {
             "answer": gold,
@@ -210,17 +210,17 @@ def real_examples() -> str:
     Raises:
         CasebookError: the set cannot be had.
     """
-    from casebook.records import problems
+    from casebook import problem_sets
 
-    return _real_examples(problems.data_dir())
+    return _real_examples(problem_sets.data_dir())
 
 
 @lru_cache(maxsize=2)
 def _real_examples(folder: Path | None) -> str:
-    from casebook.records import problems
+    from casebook import problem_sets
 
     source = "folder" if folder else "hub"
-    frame = problems.read("rlvr-math", "train", source=source, data_dir=folder)
+    frame = problem_sets.read("rlvr-math", "train", source=source, data_dir=folder)
     return _asked(frame["messages"].iloc[0])[0]
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from casebook import problem_sets
 from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import baselines
-from casebook.records import problems, studies
+from casebook.records import studies
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_shot_lengths_count_the_first_examples():
 
 
 def test_the_record_is_what_the_real_problems_give():
-    if not problems.available("gsm8k"):
+    if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
     kept = studies.read("baseline")
     del kept["code"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from casebook import problem_sets
 from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import errors
-from casebook.records import problems
 
 SOLUTION = "He buys 3*4=<<3*4=12>>12 pens, then has 12+5=<<12+5=17>>17.\n#### 17"
 VIGGO = (  # in the source's words cut down to its equations
@@ -201,9 +201,9 @@ def test_a_probe_counts_what_is_found():
 
 
 def test_solutions_of_people_and_solutions_broken():
-    if not problems.available("gsm8k"):
+    if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    found = errors.probe(list(problems.read("gsm8k", "test")["answer"][:400]))
+    found = errors.probe(list(problem_sets.read("gsm8k", "test")["answer"][:400]))
     assert found["equations"] > 1_200
     assert found["false"] < 4
     for figure in found["found"].values():

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from casebook import problem_sets
 from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import exploration
-from casebook.records import problems, studies
+from casebook.records import studies
 from casebook.records.files import plain
 
 THINGS = ("pens", "books", "trees", "miles", "hours", "cats", "chairs", "years", "eggs", "coins")
@@ -324,14 +325,14 @@ def test_a_record_holds_numbers_and_names_but_no_problem(found):
 
 def test_the_committed_record_is_of_the_pinned_set_and_small():
     record = studies.read("exploration")
-    pinned = problems.SETS["gsm8k"]
+    pinned = problem_sets.SETS["gsm8k"]
     assert {p["split"]: p["checksum"] for p in record["provenance"]} == dict(pinned.checksums)
     assert {s: facts["rows"] for s, facts in record["answers"].items()} == dict(pinned.rows)
     assert studies.path("exploration").stat().st_size < 60_000
 
 
 def test_the_committed_record_is_what_the_real_problems_give():
-    if not problems.available("gsm8k"):
+    if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
     record = studies.read("exploration")
     live = exploration.Exploration(exploration.real_problems())

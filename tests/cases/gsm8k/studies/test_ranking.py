@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from casebook import CasebookError
+from casebook import CasebookError, problem_sets
 from casebook.cases.gsm8k import rewards
 from casebook.cases.gsm8k.studies import ranking
 from casebook.cases.gsm8k.studies.ranking import (
@@ -20,7 +20,7 @@ from casebook.cases.gsm8k.studies.ranking import (
     study,
     wrong_pairs,
 )
-from casebook.records import problems, studies
+from casebook.records import studies
 
 SOLUTION = "3 boxes hold 3*4=<<3*4=12>>12 pens.\nWith 5 more he has 12+5=<<12+5=17>>17.\n#### 17"
 
@@ -135,8 +135,8 @@ def test_generated_problems_can_be_studied():
 
 
 def test_real_problems_that_are_not_there_are_not_replaced(monkeypatch):
-    monkeypatch.delenv(problems.VARIABLE, raising=False)
-    with pytest.raises(CasebookError, match=problems.VARIABLE):
+    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
+    with pytest.raises(CasebookError, match=problem_sets.VARIABLE):
         ranking.rows(real=True)
 
 
@@ -151,7 +151,7 @@ def test_the_record_is_of_the_real_problems():
 
 
 def test_the_record_comes_out_the_same_from_the_real_problems():
-    if not problems.available("gsm8k"):
+    if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
     again = study(ranking.rows(real=True))
     kept = studies.read("rewards")

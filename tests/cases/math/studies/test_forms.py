@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError
+from casebook import CasebookError, problem_sets
 from casebook.cases.math.studies.forms import (
     KINDS,
     WRITINGS,
@@ -17,7 +17,7 @@ from casebook.cases.math.studies.forms import (
     writings,
 )
 from casebook.cases.math.verify import equivalent
-from casebook.records import problems, studies
+from casebook.records import studies
 
 REWARDS = ("exact", "documentation", "equivalence")
 
@@ -121,7 +121,7 @@ def test_a_brace_is_lost_to_the_documentation_in_every_writing_that_has_one():
 
 
 def test_figures_without_problems_are_the_committed_ones(monkeypatch):
-    monkeypatch.delenv(problems.VARIABLE, raising=False)
+    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
     found, live = figures()
     assert not live
     assert found == studies.read("forms")
@@ -129,7 +129,7 @@ def test_figures_without_problems_are_the_committed_ones(monkeypatch):
 
 def test_the_record_holds_numbers_of_all_500_answers():
     found = studies.read("forms")
-    assert found["provenance"]["checksum"] == problems.SETS["math500"].checksums["test"]
+    assert found["provenance"]["checksum"] == problem_sets.SETS["math500"].checksums["test"]
     assert sum(found["kinds"].values()) == found["provenance"]["rows"] == 500
     assert set(found["by_writing"]) == set(WRITINGS)
     # no rewriting is the reference to the letter, so letters pay none of them
@@ -143,9 +143,9 @@ def test_the_record_holds_numbers_of_all_500_answers():
 
 @pytest.fixture(scope="module")
 def math500():
-    if not problems.available("math500"):
+    if not problem_sets.available("math500"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with math/math500.jsonl")
-    return problems.read("math500", "test")
+    return problem_sets.read("math500", "test")
 
 
 def test_every_writing_of_a_real_answer_means_the_same(math500):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError
+from casebook import CasebookError, problem_sets
 from casebook.cases.math.studies.prompts import (
     LIMITS,
     cut_table,
@@ -15,7 +15,7 @@ from casebook.cases.math.studies.prompts import (
     sizes,
     tokens,
 )
-from casebook.records import problems, studies
+from casebook.records import studies
 
 QUESTIONS = ["one two", "three", "four five six seven", "eight nine"]
 SOLUTIONS = ["1", "2", "4 5 6 7 8 9", "0"]
@@ -117,7 +117,7 @@ def test_sizes_count_all_parts():
 
 
 def test_figures_without_problems_are_the_committed_ones(monkeypatch):
-    monkeypatch.delenv(problems.VARIABLE, raising=False)
+    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
     found, live = figures()
     assert not live
     assert found == studies.read("prompts")
@@ -125,7 +125,7 @@ def test_figures_without_problems_are_the_committed_ones(monkeypatch):
 
 
 def test_the_record_is_what_the_real_problems_give():
-    if not (problems.available("math500") and problems.available("gsm8k")):
+    if not (problem_sets.available("math500") and problem_sets.available("gsm8k")):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with math/ and gsm8k/")
     found, live = figures()
     kept = studies.read("prompts")

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from casebook import CasebookError
+from casebook import CasebookError, problem_sets
 from casebook.cases.math import verify
 from casebook.cases.math.studies import verifiers
 from casebook.cases.math.studies.verifiers import (
@@ -19,7 +19,6 @@ from casebook.cases.math.studies.verifiers import (
     string_match,
 )
 from casebook.cases.math.verify import equivalent, prepare
-from casebook.records import problems
 
 OWN = own_pairs()
 # A bare text with two formulas is read like a sentence, whose last formula is the answer.
@@ -164,9 +163,9 @@ def test_one_answer_alone_makes_no_pairs():
 
 @pytest.mark.slow
 def test_ours_pays_every_solution_its_own_answer_and_no_other():
-    if not problems.available("math500"):
+    if not problem_sets.available("math500"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with MATH-500")
-    pairs = math500_pairs(problems.read("math500", "test"))
+    pairs = math500_pairs(problem_sets.read("math500", "test"))
     paid = [equivalent(*pair) for pair in zip(pairs["prediction"], pairs["gold"], strict=True)]
     wrong = pairs[pairs["equivalent"] != paid]
     assert wrong["gold"].tolist() == []

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from casebook import problem_sets
 from casebook.case import CasebookError
 from casebook.cases.gsm8k import rewards
 from casebook.cases.gsm8k.studies import errors
-from casebook.records import problems
 from casebook.stats import Figure, mean_interval
 
 # The source's two tables: metric -> (its value before RL, after 300 steps, its maximum).
@@ -239,11 +239,11 @@ def record() -> dict[str, Any]:
     Raises:
         CasebookError: the real problems are not at hand, or are others than expected.
     """
-    frames = {split: problems.read("gsm8k", split) for split in ("train", "test")}
+    frames = {split: problem_sets.read("gsm8k", split) for split in ("train", "test")}
     sheets = {split: sheet(frame) for split, frame in frames.items()}
     golds = list(sheets["test"]["gold"])
     return {
-        "provenance": {split: problems.provenance(frame) for split, frame in frames.items()},
+        "provenance": {split: problem_sets.provenance(frame) for split, frame in frames.items()},
         "golds": {
             "rows": len(golds),
             "with a comma": sum("," in gold for gold in golds),

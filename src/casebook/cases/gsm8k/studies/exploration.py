@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from casebook import problem_sets
 from casebook.case import CasebookError, load_case
-from casebook.records import problems
 from casebook.stats import Figure
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def real_problems() -> pd.DataFrame:
     Raises:
         CasebookError: no folder is named, or it does not hold the problems that were expected.
     """
-    read = {split: problems.read("gsm8k", split) for split in SPLITS}
+    read = {split: problem_sets.read("gsm8k", split) for split in SPLITS}
     frame = described({split: table.to_dict("list") for split, table in read.items()})
-    frame.attrs["provenance"] = [problems.provenance(table) for table in read.values()]
+    frame.attrs["provenance"] = [problem_sets.provenance(table) for table in read.values()]
     return frame
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from casebook import problem_sets
 from casebook.cases.gsm8k import data, reading, rewards
-from casebook.records import problems
 
 PARTS = ("correctness", "soft_correctness", "integer", "strict_format", "soft_format", "xml_count")
 SAME = 1e-6  # payments that differ by no more are the same
@@ -122,7 +122,9 @@ def rows(real: bool, limit: int = PROBLEMS) -> list[Mapping[str, Any]]:
         CasebookError: the real ones were asked for and are not in a folder that was named.
     """
     if real:
-        problems.read("gsm8k", "test")  # its sentence says how to get them, if they are not there
+        problem_sets.read(
+            "gsm8k", "test"
+        )  # its sentence says how to get them, if they are not there
         return list(data.real_rows("test"))[:limit]
     return [dict(row) for row in data.load("test", "nano")][:limit]
 
@@ -305,10 +307,10 @@ def record() -> dict[str, Any]:
     Raises:
         CasebookError: the real problems are not in a folder that was named.
     """
-    frames = [problems.read("gsm8k", split) for split in ("train", "test")]
+    frames = [problem_sets.read("gsm8k", split) for split in ("train", "test")]
     solutions = [solution for frame in frames for solution in frame["answer"]]
     return {
-        "provenance": [problems.provenance(frame) for frame in frames],
+        "provenance": [problem_sets.provenance(frame) for frame in frames],
         "readings": readings(solutions),
         "all": limits([solution.rpartition("####")[2].strip() for solution in solutions]),
         **study(rows(real=True)),

@@ -17,9 +17,10 @@ from typing import Any
 
 import pandas as pd
 
+from casebook import problem_sets
 from casebook.cases.math.rewards import exact_match
 from casebook.cases.math.verify import equivalent
-from casebook.records import problems, studies
+from casebook.records import studies
 
 _FRACTION = re.compile(r"(-?)\\[dt]?frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d))")
 _UNIT = re.compile(
@@ -198,7 +199,7 @@ def describe(frame: pd.DataFrame) -> dict[str, Any]:
     """The figures of notebooks 41 and 42 about real answers: numbers, and no text of a problem.
 
     Args:
-        frame: `problems.read("math500", "test")`.
+        frame: `problem_sets.read("math500", "test")`.
     """
     answers = list(frame["answer"])
     table = paid(answers)
@@ -211,7 +212,7 @@ def describe(frame: pd.DataFrame) -> dict[str, Any]:
     commonest = pd.Series(answers).value_counts()
     constant = [equivalent(commonest.index[0], gold) for gold in answers]
     return {
-        "provenance": problems.provenance(frame),
+        "provenance": problem_sets.provenance(frame),
         "by_writing": by_writing.assign(answers=other.groupby("writing").size()).to_dict("index"),
         "missed": each[columns].mean().to_dict(),
         "missed_by_subject": each.groupby("subject")[columns].mean().to_dict("index"),
@@ -237,7 +238,7 @@ def record(data_dir: str | None = None) -> dict[str, Any]:
     Raises:
         CasebookError: they are not in the data folder.
     """
-    return describe(problems.read("math500", "test", data_dir=data_dir))
+    return describe(problem_sets.read("math500", "test", data_dir=data_dir))
 
 
 def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
@@ -249,6 +250,6 @@ def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
     Raises:
         CasebookError: neither the problems nor the record are there.
     """
-    if problems.available("math500", data_dir=data_dir):
+    if problem_sets.available("math500", data_dir=data_dir):
         return record(data_dir), True
     return studies.read("forms"), False

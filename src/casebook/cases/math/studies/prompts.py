@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from casebook import problem_sets
 from casebook.case import CasebookError
-from casebook.records import problems, studies
+from casebook.records import studies
 
 TOKEN = re.compile(r"\\?[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 LIMITS = (128, 256, 512, 768, 1024, 2048)
@@ -147,10 +148,13 @@ def describe(math500: pd.DataFrame, gsm8k: pd.DataFrame | None = None) -> dict[s
     """The figures of notebook 41 about lengths: numbers, and no text of a problem.
 
     Args:
-        math500: `problems.read("math500", "test")`.
-        gsm8k: `problems.read("gsm8k", "train")`; without it there is no word about that set.
+        math500: `problem_sets.read("math500", "test")`.
+        gsm8k: `problem_sets.read("gsm8k", "train")`; without it there is no word about that set.
     """
-    found: dict[str, Any] = {"provenance": [problems.provenance(math500)], "limits": list(LIMITS)}
+    found: dict[str, Any] = {
+        "provenance": [problem_sets.provenance(math500)],
+        "limits": list(LIMITS),
+    }
     prompts = shot_prompts(list(math500["problem"]), list(math500["solution"]), SHOTS["math500"])
     found["math500"] = {
         "alone": sizes([{"": text} for text in math500["problem"]]),
@@ -158,7 +162,7 @@ def describe(math500: pd.DataFrame, gsm8k: pd.DataFrame | None = None) -> dict[s
         "cut": cut_table(prompts, LIMITS).rename(index=str).to_dict("index"),
     }
     if gsm8k is not None:
-        found["provenance"].append(problems.provenance(gsm8k))
+        found["provenance"].append(problem_sets.provenance(gsm8k))
         solutions = list(gsm8k["answer"].str.replace(r"<<.*?>>", "", regex=True))
         prompts = shot_prompts(list(gsm8k["question"]), solutions, SHOTS["gsm8k"])
         found["gsm8k"] = {
@@ -180,8 +184,8 @@ def record(data_dir: str | None = None) -> dict[str, Any]:
     Raises:
         CasebookError: one of the two sets is not in the data folder.
     """
-    math500 = problems.read("math500", "test", data_dir=data_dir)
-    return describe(math500, problems.read("gsm8k", "train", data_dir=data_dir))
+    math500 = problem_sets.read("math500", "test", data_dir=data_dir)
+    return describe(math500, problem_sets.read("gsm8k", "train", data_dir=data_dir))
 
 
 def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
@@ -193,6 +197,6 @@ def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
     Raises:
         CasebookError: neither the problems nor the record are there.
     """
-    if all(problems.available(name, data_dir=data_dir) for name in SHOTS):
+    if all(problem_sets.available(name, data_dir=data_dir) for name in SHOTS):
         return record(data_dir), True
     return studies.read("prompts"), False

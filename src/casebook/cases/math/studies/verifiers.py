@@ -28,11 +28,11 @@ from typing import Any
 
 import pandas as pd
 
-from casebook import paths
+from casebook import paths, problem_sets
 from casebook.case import CasebookError
 from casebook.cases.math import verify, worker
 from casebook.cases.math.verify import equivalent, last_boxed
-from casebook.records import problems, provenance
+from casebook.records import provenance
 
 PAIRS = paths.DATA / "math" / "pairs.csv"
 
@@ -277,7 +277,7 @@ def record() -> dict[str, Any]:
     Raises:
         CasebookError: the real problems are not in a folder that was named.
     """
-    frame = problems.read("math500", "test")
+    frame = problem_sets.read("math500", "test")
     verify.prepare()
     own = own_pairs()
     said, seconds = verdicts(own)
@@ -299,7 +299,7 @@ def record() -> dict[str, Any]:
             "subjects": frame["subject"].value_counts().to_dict(),
             "levels": {str(k): v for k, v in frame["level"].value_counts().items()},
             "forms": dict(Counter(frame["answer"].map(form))),
-            "set": problems.provenance(frame),
+            "set": problem_sets.provenance(frame),
         },
         "hostile": {
             "texts": len(HOSTILE),

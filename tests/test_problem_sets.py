@@ -6,8 +6,8 @@ import huggingface_hub
 import pandas as pd
 import pytest
 
+from casebook import problem_sets
 from casebook.case import CasebookError, UnknownName
-from casebook.records import problems
 
 ROWS = [{"question": f"How many are {n} and {n}?", "answer": f"#### {2 * n}"} for n in range(3)]
 COLUMNS = ["question", "answer"]
@@ -16,10 +16,10 @@ COLUMNS = ["question", "answer"]
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
     """A set of three problems in the place of GSM8K, and an empty data folder."""
-    marks = dict.fromkeys(("train", "test"), problems.checksum(ROWS, COLUMNS))
-    entry = replace(problems.SETS["gsm8k"], rows={"train": 3, "test": 3}, checksums=marks)
-    monkeypatch.setattr(problems, "SETS", {"gsm8k": entry})
-    monkeypatch.setenv(problems.VARIABLE, str(tmp_path))
+    marks = dict.fromkeys(("train", "test"), problem_sets.checksum(ROWS, COLUMNS))
+    entry = replace(problem_sets.SETS["gsm8k"], rows={"train": 3, "test": 3}, checksums=marks)
+    monkeypatch.setattr(problem_sets, "SETS", {"gsm8k": entry})
+    monkeypatch.setenv(problem_sets.VARIABLE, str(tmp_path))
     (tmp_path / "gsm8k").mkdir()
     return tmp_path / "gsm8k"
 
@@ -30,7 +30,7 @@ def lines(rows):
 
 def refused(split="test", source=None):
     with pytest.raises(CasebookError) as caught:
-        problems.read("gsm8k", split, source)
+        problem_sets.read("gsm8k", split, source)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -39,25 +39,25 @@ def refused(split="test", source=None):
 
 
 def test_without_a_name_there_is_no_data_folder(monkeypatch):
-    monkeypatch.delenv(problems.VARIABLE, raising=False)
-    assert problems.data_dir() is None
-    assert not problems.available("gsm8k")
+    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
+    assert problem_sets.data_dir() is None
+    assert not problem_sets.available("gsm8k")
 
 
 def test_an_argument_goes_before_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv(problems.VARIABLE, str(tmp_path / "elsewhere"))
-    assert problems.data_dir(tmp_path) == tmp_path.resolve()
+    monkeypatch.setenv(problem_sets.VARIABLE, str(tmp_path / "elsewhere"))
+    assert problem_sets.data_dir(tmp_path) == tmp_path.resolve()
 
 
 def test_a_relative_folder_counts_from_the_checkout(monkeypatch):
-    monkeypatch.setenv(problems.VARIABLE, "data")
+    monkeypatch.setenv(problem_sets.VARIABLE, "data")
     monkeypatch.chdir("/")
-    assert problems.data_dir() == problems.paths.DATA
+    assert problem_sets.data_dir() == problem_sets.paths.DATA
 
 
-@pytest.mark.parametrize("call", [problems.data_dir, lambda: problems.available("gsm8k")])
+@pytest.mark.parametrize("call", [problem_sets.data_dir, lambda: problem_sets.available("gsm8k")])
 def test_a_folder_that_is_not_there_is_an_error_not_an_absence(call, monkeypatch, tmp_path):
-    monkeypatch.setenv(problems.VARIABLE, str(tmp_path / "typo"))
+    monkeypatch.setenv(problem_sets.VARIABLE, str(tmp_path / "typo"))
     with pytest.raises(CasebookError, match=r"CASEBOOK_DATA_DIR names .*typo"):
         call()
 
@@ -65,7 +65,7 @@ def test_a_folder_that_is_not_there_is_an_error_not_an_absence(call, monkeypatch
 def test_a_file_is_no_data_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CasebookError, match="no such folder"):
-        problems.data_dir(tmp_path / "file")
+        problem_sets.data_dir(tmp_path / "file")
 
 
 # Reading
@@ -73,18 +73,18 @@ def test_a_file_is_no_data_folder(tmp_path):
 
 def test_a_local_file_is_read_in_order_and_says_where_it_came_from(toy):
     (toy / "test.jsonl").write_text(lines(ROWS))
-    frame = problems.read("gsm8k", "test")
+    frame = problem_sets.read("gsm8k", "test")
     assert frame.to_dict("records") == ROWS
     assert frame.attrs == {
         "set": "gsm8k",
         "split": "test",
         "source": "folder",
-        "revision": problems.SETS["gsm8k"].revision,
-        "checksum": problems.checksum(ROWS, COLUMNS),
+        "revision": problem_sets.SETS["gsm8k"].revision,
+        "checksum": problem_sets.checksum(ROWS, COLUMNS),
         "rows": 3,
     }
-    assert problems.available("gsm8k", "test")
-    assert not problems.available("gsm8k")  # the train split is not there
+    assert problem_sets.available("gsm8k", "test")
+    assert not problem_sets.available("gsm8k")  # the train split is not there
 
 
 @pytest.mark.parametrize("place", ["main/test-00000-of-00001.parquet", None])
@@ -92,40 +92,40 @@ def test_the_hubs_parquet_is_the_same_set(toy, place):
     path = toy / (place or "test-00000-of-00001.parquet")
     path.parent.mkdir(exist_ok=True)
     pd.DataFrame(ROWS).to_parquet(path)
-    frame = problems.read("gsm8k", "test")
+    frame = problem_sets.read("gsm8k", "test")
     assert frame.to_dict("records") == ROWS
 
 
 def test_other_columns_and_blank_lines_do_not_matter(toy):
     text = lines([row | {"more": 1} for row in ROWS]).replace("\n", "\n\n")
     (toy / "test.jsonl").write_text(text)
-    assert list(problems.read("gsm8k", "test")) == COLUMNS
+    assert list(problem_sets.read("gsm8k", "test")) == COLUMNS
 
 
 def test_only_a_newline_ends_a_line(monkeypatch, toy):
     rows = [row | {"question": "a\u2028b\x85c\x1dd"} for row in ROWS]
-    marks = {"test": problems.checksum(rows, COLUMNS)}
-    entry = replace(problems.SETS["gsm8k"], checksums=marks)
-    monkeypatch.setattr(problems, "SETS", {"gsm8k": entry})
+    marks = {"test": problem_sets.checksum(rows, COLUMNS)}
+    entry = replace(problem_sets.SETS["gsm8k"], checksums=marks)
+    monkeypatch.setattr(problem_sets, "SETS", {"gsm8k": entry})
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (toy / "test.jsonl").write_text(text, encoding="utf-8")
-    assert len(problems.read("gsm8k", "test")) == 3
+    assert len(problem_sets.read("gsm8k", "test")) == 3
 
 
 def test_answers_that_look_like_dates_stay_as_written(monkeypatch, toy):
     rows = [{**row, "answer": f"2020-01-0{day}"} for day, row in enumerate(ROWS, 1)]
-    marks = dict.fromkeys(("train", "test"), problems.checksum(rows, COLUMNS))
-    entry = replace(problems.SETS["gsm8k"], checksums=marks)
-    monkeypatch.setattr(problems, "SETS", {"gsm8k": entry})
+    marks = dict.fromkeys(("train", "test"), problem_sets.checksum(rows, COLUMNS))
+    entry = replace(problem_sets.SETS["gsm8k"], checksums=marks)
+    monkeypatch.setattr(problem_sets, "SETS", {"gsm8k": entry})
     (toy / "test.jsonl").write_text(lines(rows))
-    assert list(problems.read("gsm8k", "test")["answer"]) == [row["answer"] for row in rows]
+    assert list(problem_sets.read("gsm8k", "test")["answer"]) == [row["answer"] for row in rows]
 
 
 def test_the_folder_may_be_named_in_the_call(toy, monkeypatch):
     (toy / "test.jsonl").write_text(lines(ROWS))
-    monkeypatch.delenv(problems.VARIABLE)
-    assert len(problems.read("gsm8k", "test", data_dir=toy.parent)) == 3
-    assert problems.available("gsm8k", "test", data_dir=toy.parent)
+    monkeypatch.delenv(problem_sets.VARIABLE)
+    assert len(problem_sets.read("gsm8k", "test", data_dir=toy.parent)) == 3
+    assert problem_sets.available("gsm8k", "test", data_dir=toy.parent)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_folder_may_be_named_in_the_call(toy, monkeypatch):
 )
 def test_an_unknown_name_lists_the_known(toy, name, split, source):
     with pytest.raises(UnknownName, match="known are"):
-        problems.read(name, split, source)
+        problem_sets.read(name, split, source)
 
 
 # Wrong files, one clear sentence each
@@ -181,7 +181,7 @@ def test_a_wrong_file_says_what_was_expected_and_found(toy, what):
     content = content if isinstance(content, bytes) else content.encode()
     (toy / "test.jsonl").write_bytes(content)
     with pytest.raises(CasebookError, match=sentence) as caught:
-        problems.read("gsm8k", "test")
+        problem_sets.read("gsm8k", "test")
     assert "\n" not in str(caught.value)
     assert "test.jsonl" in str(caught.value)
 
@@ -216,14 +216,14 @@ def test_a_packed_file_is_seen(toy):
 def test_a_missing_file_says_how_to_fetch_it(toy):
     sentence = refused()
     assert "gsm8k/test.jsonl or gsm8k/main/test-00000-of-00001.parquet" in sentence
-    assert problems.HOW in sentence
-    said = (problems.paths.ROOT / problems.HOW.split()[0]).read_text(encoding="utf-8")
+    assert problem_sets.HOW in sentence
+    said = (problem_sets.paths.ROOT / problem_sets.HOW.split()[0]).read_text(encoding="utf-8")
     assert "-o gsm8k/$split.jsonl" in said
-    assert problems.SETS["gsm8k"].revision in said
+    assert problem_sets.SETS["gsm8k"].revision in said
 
 
 def test_without_a_folder_nothing_is_fetched(toy, monkeypatch):
-    monkeypatch.delenv(problems.VARIABLE)
+    monkeypatch.delenv(problem_sets.VARIABLE)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", None)  # a call would be a TypeError
     sentence = refused()
     assert "not part of the casebook" in sentence
@@ -250,8 +250,8 @@ def hub(toy, monkeypatch, tmp_path):
 def test_the_hub_is_asked_for_the_pinned_revision(hub):
     path, asked = hub
     pd.DataFrame(ROWS).to_parquet(path)
-    frame = problems.read("gsm8k", "test", source="hub")
-    entry = problems.SETS["gsm8k"]
+    frame = problem_sets.read("gsm8k", "test", source="hub")
+    entry = problem_sets.SETS["gsm8k"]
     assert asked == [(entry.hub, entry.hub_files["test"], "dataset", entry.revision)]
     assert frame.attrs["source"] == "hub"
     assert frame.to_dict("records") == ROWS
@@ -283,15 +283,15 @@ def test_messages_agree_between_parquet_and_json_lines(monkeypatch, tmp_path):
             "dataset": "gsm8k",
         }
     ] * 2
-    entry = replace(problems.SETS["rlvr-gsm"], rows={"train": 2, "test": 2})
-    monkeypatch.setattr(problems, "SETS", {"rlvr-gsm": entry})
+    entry = replace(problem_sets.SETS["rlvr-gsm"], rows={"train": 2, "test": 2})
+    monkeypatch.setattr(problem_sets, "SETS", {"rlvr-gsm": entry})
     folder = tmp_path / "rlvr-gsm"
     (folder / "data").mkdir(parents=True)
     (folder / "train.jsonl").write_text(lines(rows))
     # Parquet keeps the fields of a message in an order of its own.
     turned = [row | {"messages": [dict(reversed(row["messages"][0].items()))]} for row in rows]
     pd.DataFrame(turned).to_parquet(folder / "data" / "test-00000-of-00001.parquet")
-    first, second = (problems.read("rlvr-gsm", s, data_dir=tmp_path) for s in ("train", "test"))
+    first, second = (problem_sets.read("rlvr-gsm", s, data_dir=tmp_path) for s in ("train", "test"))
     assert first.attrs["checksum"] == second.attrs["checksum"]
     assert second["messages"][0] == rows[0]["messages"]
     assert first.attrs["revision"] is None  # nothing to tell a folder's revision by
@@ -302,13 +302,13 @@ def test_messages_agree_between_parquet_and_json_lines(monkeypatch, tmp_path):
 
 def test_provenance_is_that_of_the_split_also_for_a_few_rows(toy):
     (toy / "test.jsonl").write_text(lines(ROWS))
-    frame = problems.read("gsm8k", "test")
-    assert problems.provenance(frame.head(1)) == frame.attrs
+    frame = problem_sets.read("gsm8k", "test")
+    assert problem_sets.provenance(frame.head(1)) == frame.attrs
 
 
 def test_generated_problems_are_called_so():
     frame = pd.DataFrame({"question": ["?"] * 2, "source": ["generated"] * 2})
-    found = problems.provenance(frame)
+    found = problem_sets.provenance(frame)
     assert (found["source"], found["rows"], found["checksum"]) == ("generated", 2, None)
 
 
@@ -317,15 +317,15 @@ def test_generated_problems_are_called_so():
 )
 def test_a_table_without_a_source_has_no_provenance(frame):
     with pytest.raises(CasebookError, match="does not say where"):
-        problems.provenance(frame)
+        problem_sets.provenance(frame)
 
 
 # The sets themselves
 
 
-@pytest.mark.parametrize("name", problems.SETS)
+@pytest.mark.parametrize("name", problem_sets.SETS)
 def test_the_sets_are_pinned_and_whole(name):
-    entry = problems.SETS[name]
+    entry = problem_sets.SETS[name]
     assert entry.name == name
     assert len(entry.revision) == 40
     assert int(entry.revision, 16)
@@ -336,7 +336,7 @@ def test_the_sets_are_pinned_and_whole(name):
 
 
 def test_no_two_sets_share_a_file():
-    places = [Path(e.folder, file) for e in problems.SETS.values() for file in e.files.values()]
+    places = [Path(e.folder, file) for e in problem_sets.SETS.values() for file in e.files.values()]
     assert len(set(places)) == len(places)
 
 
@@ -344,9 +344,9 @@ def test_no_two_sets_share_a_file():
     ("name", "split"), [("gsm8k", "train"), ("gsm8k", "test"), ("math500", "test")]
 )
 def test_the_real_problems_are_what_the_checksum_says(name, split):
-    if not problems.available(name, split):
+    if not problem_sets.available(name, split):
         pytest.skip(f"CASEBOOK_DATA_DIR names no folder with {name}")
-    frame = problems.read(name, split)
-    assert len(frame) == problems.SETS[name].rows[split]
-    assert frame.attrs["checksum"] == problems.SETS[name].checksums[split]
-    assert problems.provenance(frame)["source"] == "folder"
+    frame = problem_sets.read(name, split)
+    assert len(frame) == problem_sets.SETS[name].rows[split]
+    assert frame.attrs["checksum"] == problem_sets.SETS[name].checksums[split]
+    assert problem_sets.provenance(frame)["source"] == "folder"
