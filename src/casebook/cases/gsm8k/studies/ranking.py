@@ -122,9 +122,7 @@ def rows(real: bool, limit: int = PROBLEMS) -> list[Mapping[str, Any]]:
         CasebookError: the real ones were asked for and are not in a folder that was named.
     """
     if real:
-        problem_sets.read(
-            "gsm8k", "test"
-        )  # its sentence says how to get them, if they are not there
+        problem_sets.read("gsm8k", "test")  # what is missing is said by a sentence of its own
         return list(data.real_rows("test"))[:limit]
     return [dict(row) for row in data.load("test", "nano")][:limit]
 
