@@ -8,6 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from casebook import evaluation, load_case, models
 from casebook.case import CasebookError
+from casebook.models import generation
 from casebook.models.decoding import constraint_for
 from casebook.stats import pass_at_k
 
@@ -308,3 +309,13 @@ def test_a_chat_model_is_measured_as_its_settings_say(chat_model, kind):
     assert len(found.rows) == 3 + 6
     assert found.rows["tokens"].max() <= 6
     assert model.generation_config.repetition_penalty == 1.3
+
+
+def test_a_batch_that_memory_made_smaller_is_named(base, monkeypatch):
+    options = {"limit": 6, "samples": 1, "greedy": False}
+    whole = evaluation.evaluate(*base, "poker", "validation", **options)
+    assert "batch" not in whole.summary()
+    monkeypatch.setattr(generation, "batch_that_fits", lambda *_: 4)
+    small = evaluation.evaluate(*base, "poker", "validation", **options)
+    assert small.summary()["batch"] == 4
+    assert small.rows.equals(whole.rows)

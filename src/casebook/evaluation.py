@@ -25,6 +25,7 @@ from casebook.case import NO_ANSWER, Case, CasebookError, load_case
 from casebook.models import UNSLOTH, describe, load_base, load_saved, read_settings
 from casebook.models.decoding import Constraint, constrained, constraint_for
 from casebook.models.generation import (
+    LARGEST_BATCH,
     completed,
     completion_ids,
     decoding_of,
@@ -54,8 +55,8 @@ class Evaluation:
             its base, on its own samples; `None` where it was not asked for.
         dropped: how many rows were left out because prompt and completion do not fit into the
             model; a prompt that is cut would have lost its beginning.
-        batch: the most completions that were written at once at the end; less than at the
-            beginning where memory ran out.
+        batch: the most completions that were written at once at the end; a summary names it
+            where memory allowed fewer than `LARGEST_BATCH`.
     """
 
     rows: pd.DataFrame
@@ -79,6 +80,8 @@ class Evaluation:
         figures = {name: figure for name, figure in figures.items() if figure}
         if self.drift is not None:
             figures["kl_from_base"] = self.drift
+        if self.batch and self.batch < LARGEST_BATCH:
+            figures["batch"] = self.batch
         if self.labels:
             figures |= {
                 "per_class": {
