@@ -70,11 +70,17 @@ def input_files(record: Mapping[str, Any]) -> dict[str, str]:
     folders = [folder for folder in (model, paths.DATA / record["case"]) if folder.is_dir()]
     files = [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
     hashes = {
-        file.relative_to(paths.ROOT).as_posix(): _file_hash(file, _changed(file))
-        for file in files
-        if file.suffix != ".md"
+        _named(file): _file_hash(file, _changed(file)) for file in files if file.suffix != ".md"
     }
     return hashes | {"pins": digest(_pins())}
+
+
+def _named(file: Path) -> str:
+    """A file as a record names it: by its place in the checkout, never by one of this machine."""
+    inside = file.is_relative_to(paths.ROOT)
+    return (
+        file.relative_to(paths.ROOT) if inside else Path(file.parent.name, file.name)
+    ).as_posix()
 
 
 # What became of the replays
