@@ -54,8 +54,10 @@ def test_what_is_taken(overrides):
     assert checked(SMOKE, overrides) == yaml.safe_load(SMOKE.read_text()) | overrides
 
 
-def test_a_number_that_yaml_calls_a_text_is_a_number():
-    assert checked(SMOKE, {"learning_rate": "1e-3"})["learning_rate"] == 0.001
+@pytest.mark.parametrize(("written", "value"), [("1e-3", 0.001), (0, 0.0), (0.5, 0.5)])
+def test_a_number_is_a_float_however_it_is_written(written, value):
+    found = checked(SMOKE, {"adam_beta1": written})["adam_beta1"]
+    assert (found, type(found)) == (value, float)
 
 
 # What is not

@@ -267,7 +267,8 @@ def checked(
         overrides: fields that take another value, by the names the file uses.
 
     Returns:
-        Field -> value, with `1e-3` a number, which YAML's grammar calls a text.
+        Field -> value, numbers as floats, also `1e-3`, which YAML's grammar calls a text, and 0,
+        which torch does not take beside 0.999.
 
     Raises:
         CasebookError: no such file, not a mapping, an unknown field, reward, case, profile or
@@ -285,7 +286,7 @@ def checked(
     except CasebookError as error:
         raise CasebookError(f"{where}: {error}") from None
     return {
-        name: _number(value) if isinstance(value, str) and FIELDS[name].kind == "number" else value
+        name: value if value is None or FIELDS[name].kind != "number" else _number(value)
         for name, value in settings.items()
     }
 

@@ -151,6 +151,13 @@ def test_an_origin_that_is_none_is_one_sentence(begun, origin):
         go_on(begun)
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"])
+def test_damaged_completions_are_named(begun, content):
+    (begun.path / "completions" / "train_00001.parquet").write_bytes(content)
+    with pytest.raises(CasebookError, match=r"train_00001\.parquet is damaged"):
+        begun.completions()
+
+
 @pytest.mark.parametrize("line", ['{"kind": "train", "st', "3", "[]", '{"kind": "train"}', "null"])
 def test_lines_from_a_damaged_one_on_are_left_out(tmp_path, line):
     good = '{"kind": "train", "step": 1, "reward": 1.0}'

@@ -122,6 +122,8 @@ def _train(run: Run, config: Config) -> Run:
     samples = _fit(run, config, model, tokenizer, rows, callback)
     part = run.path / "adapter.part"
     shutil.rmtree(part, ignore_errors=True)
+    if hasattr(tokenizer, "backend_tokenizer"):  # how it padded last is saved with it
+        tokenizer.backend_tokenizer.no_padding()
     save_policy(model, tokenizer, part, config.settings)
     shutil.rmtree(run.adapter, ignore_errors=True)
     os.replace(part, run.adapter)

@@ -63,9 +63,18 @@ class Run:
         return self._lines("validation")
 
     def completions(self) -> pd.DataFrame:
-        """All recorded completions: text, grade, advantage, reward and its parts."""
-        files = sorted((self.path / "completions").glob("train_*.parquet"))
-        return pd.concat([pd.read_parquet(f) for f in files]) if files else pd.DataFrame()
+        """All recorded completions: text, grade, advantage, reward and its parts.
+
+        Raises:
+            CasebookError: a file of them is damaged.
+        """
+        tables = []
+        for file in sorted((self.path / "completions").glob("train_*.parquet")):
+            try:
+                tables.append(pd.read_parquet(file))
+            except (OSError, ValueError) as error:  # Arrow's own errors are both
+                raise CasebookError(f"{file} is damaged: {str(error).splitlines()[0]}") from error
+        return pd.concat(tables) if tables else pd.DataFrame()
 
     def checkpoint(self) -> Path | None:
         """The newest checkpoint that is whole, with the metrics and completions up to it."""
@@ -80,7 +89,7 @@ class Run:
 
     def seal(self, checkpoint: Path) -> None:
         """Declare a checkpoint whole, the last thing that is done to it: a kill comes before."""
-        written = [file for file in checkpoint.iterdir() if file.is_file() and file.name != SEAL]
+        written = [file for file in checkpoint.rglob("*") if file.is_file() and file.name != SEAL]
         completions = (self.path / "completions").glob("train_*.parquet")
         write_json(
             checkpoint / SEAL,
