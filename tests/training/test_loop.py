@@ -752,9 +752,9 @@ CHAT = {
     **{"dtype": "float32", "fast_inference": False, "load_in_4bit": False, "use_cpu": True},
     **{"fp16": False, "bf16": False, "optim": "adamw_torch", "gradient_checkpointing": False},
     **{"max_steps": 2, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
-    **{"num_generations": 4, "max_completion_length": 8, "evaluate_every": 0, "report_to": []},
+    **{"num_generations": 4, "max_completion_length": 8, "evaluate_every": 0, "report_to": "none"},
     **{"test_limit": 3, "test_samples": 1, "pass_at_k_rows": 0, "save_steps": 2, "beta": 0.0},
-    **{"train_limit": 16, "reward_kwargs": {}},
+    **{"train_limit": 16, "reward_kwargs": {}, "steps_per_generation": 1},
 }
 
 
