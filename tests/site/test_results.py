@@ -23,11 +23,23 @@ def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
     write_record(0, arm="random reward")
     lines = results.arms_table(load_case("poker")).splitlines()
     assert [line.split("|")[1:3] for line in lines[2:4]] == [
-        [" grpo ", " 3 "],
-        [" random reward ", " 1 "],
+        [" grpo<br>`casebook experiments poker --arm grpo` ", " 3 "],
+        [" random reward<br>`casebook experiments poker --arm random reward` ", " 1 "],
     ]
-    assert "| 99 s | `casebook experiments poker --arm grpo` |" in lines[2]
+    assert lines[2].endswith(
+        " 35.0&nbsp;%&nbsp;[33.1,&nbsp;37.0]<br>→&nbsp;35.0&nbsp;%&nbsp;[33.1,&nbsp;37.0] | 99&nbsp;s |"
+    )
     assert lines[-1].startswith("All 4 records: 7 minutes")
+
+
+def test_arms_are_named_by_their_questions_in_the_order_of_their_file(checkout, write_record):
+    for arm in ("grpo", "sft", "another"):
+        write_record(0, arm=arm)
+    (paths.CONFIGS / "poker").mkdir()
+    arms = "sft: {question: Taught?}\ngrpo: {question: A | B?}\n"
+    (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
+    rows = results.arms_table(load_case("poker")).splitlines()[2:5]
+    assert [row.split("<br>")[0] for row in rows] == ["| Taught?", "| A \\| B?", "| another"]
 
 
 def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
