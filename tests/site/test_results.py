@@ -26,9 +26,8 @@ def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
         [" grpo<br>`casebook experiments poker --arm grpo` ", " 3 "],
         [" random reward<br>`casebook experiments poker --arm random reward` ", " 1 "],
     ]
-    assert lines[2].endswith(
-        " 35.0&nbsp;%&nbsp;[33.1,&nbsp;37.0]<br>→&nbsp;35.0&nbsp;%&nbsp;[33.1,&nbsp;37.0] | 99&nbsp;s |"
-    )
+    accuracy = "35.0&nbsp;%&nbsp;[33.1,&nbsp;37.0]"
+    assert lines[2].endswith(f"| {accuracy}<br>→&nbsp;{accuracy} | 99&nbsp;s |")
     assert lines[-1].startswith("All 4 records: 7 minutes")
 
 
@@ -36,7 +35,7 @@ def test_arms_are_named_by_their_questions_in_the_order_of_their_file(checkout, 
     for arm in ("grpo", "sft", "another"):
         write_record(0, arm=arm)
     (paths.CONFIGS / "poker").mkdir()
-    arms = "sft: {question: Taught?}\ngrpo: {question: A | B?}\n"
+    arms = "sft: {question: 'Taught?'}\ngrpo: {question: 'A | B?'}\n"
     (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
     rows = results.arms_table(load_case("poker")).splitlines()[2:5]
     assert [row.split("<br>")[0] for row in rows] == ["| Taught?", "| A \\| B?", "| another"]
