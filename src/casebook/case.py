@@ -93,7 +93,7 @@ class RewardFactories(dict[str, Callable[..., Callable]]):
 
 @dataclass(frozen=True)
 class Case:
-    """One write-up's task: where its rows come from and how its completions are judged.
+    """One write-up re-run: where its rows come from and how its completions are judged.
 
     Attributes:
         name: the folder's name, as typed on the command line.
