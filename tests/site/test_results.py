@@ -22,12 +22,11 @@ def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
         write_record(seed)
     write_record(0, arm="random reward")
     lines = results.arms_table(load_case("poker")).splitlines()
-    assert [line.split("|")[1:3] for line in lines[2:4]] == [
-        [" grpo<br>`casebook experiments poker --arm grpo` ", " 3 "],
-        [" random reward<br>`casebook experiments poker --arm random reward` ", " 1 "],
-    ]
-    accuracy = "35.0&nbsp;%&nbsp;[33.1,&nbsp;37.0]"
-    assert lines[2].endswith(f"| {accuracy}<br>→&nbsp;{accuracy} | 99&nbsp;s |")
+    accuracy = "35.0\xa0% [33.1,\xa037.0]"
+    change = f"{accuracy}<br>→\xa0{accuracy}"
+    asked = "grpo<br>`casebook experiments poker --arm grpo`"
+    assert lines[2] == f"| {asked} | {change} | {change} | 3\xa0×\xa099\xa0s |"
+    assert lines[3].startswith("| random reward<br>")
     assert lines[-1].startswith("All 4 records: 7 minutes")
 
 
@@ -46,9 +45,9 @@ def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
 ):
     write_record(0)
     assert "label alone" not in results.result(load_case("poker"))
-    assert "| 35.0 % [33.0, 36.9] | – | 35.0 %" in results.headlines()
+    assert "| 35.0\xa0% [33.0,\xa036.9] | – | 35.0\xa0%" in results.headlines()
     write_record(0, arm="label_sft")
-    said = "untrained and asked for the label alone, is right for 35.0 %"
+    said = "untrained and asked for the label alone, is right for 35.0\xa0%"
     assert said in results.result(load_case("poker"))
     assert "–" not in results.headlines().splitlines()[2].rsplit("|", 3)[0]
 
@@ -66,7 +65,7 @@ def test_a_control_with_another_prompt_is_not_compared(checkout, write_record):
     write_record(0, arm="sft", config={"method": "sft", "variant": "label"})
     assert "supervised" not in results.result(load_case("poker"))
     write_record(0, arm="sft", config={"method": "sft"})
-    assert "supervised fine-tuning on the oracle's reached 35.0 %" in results.result(
+    assert "supervised fine-tuning on the oracle's reached 35.0\xa0%" in results.result(
         load_case("poker")
     )
 

@@ -167,19 +167,20 @@ def arms_table(case: Case) -> str:
     questions = _questions(case)
     runs.sort(key=lambda run: [*questions, run["arm"]].index(run["arm"]))
     table = [
-        "| what was asked, and the command | seeds | strict, sampled: base → trained "
-        "| strict, greedy: base → trained | training |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| what was asked, and the command | strict, sampled: base → trained "
+        "| strict, greedy: base → trained | seeds and training |",
+        "| --- | ---: | ---: | ---: |",
     ]
     for arm, group in groupby(runs, key=lambda run: run["arm"]):
         group = list(group)
         before, after = _accuracies(group, "before"), _accuracies(group, "after")
-        change = [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
+        change = [f"{before[name]}<br>→\N{NO-BREAK SPACE}{after[name]}" for name in after]
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
         other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
         asks = f"{questions.get(arm, arm)}{other}<br>`casebook experiments {case.name} --arm {arm}`"
-        row = (asks, len(group), *change, _unbroken(_seconds(group)))
-        table.append(records.table_row(*row))
+        trained = f"{len(group)} × {_seconds(group)}".replace(" ", "\N{NO-BREAK SPACE}")
+        row = (asks.replace("|", "\\|"), *change, trained)
+        table.append(f"| {' | '.join(row)} |")
     seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
     total = (
         f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring. "
@@ -209,19 +210,22 @@ def _questions(case: Case) -> dict[str, str]:
     return {name: arm["question"] for name, arm in arms.items()}
 
 
-def _unbroken(text: str) -> str:
-    return text.replace(" ", "&nbsp;")
-
-
 def _variant(run: Mapping[str, Any]) -> str | None:
     return run.get("config", {}).get("variant")
 
 
 def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
-    """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
-    names = ("sampled_accuracy", "greedy_accuracy")
+    """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text.
+
+    A line may end before an interval and nowhere else.
+    """
+    texts = {
+        name: records.figure_text(pool_seeds([run[when][name] for run in runs]))
+        for name in ("sampled_accuracy", "greedy_accuracy")
+    }
     return {
-        name: records.figure_text(pool_seeds([run[when][name] for run in runs])) for name in names
+        name: text.replace(" %", "\N{NO-BREAK SPACE}%").replace(", ", ",\N{NO-BREAK SPACE}")
+        for name, text in texts.items()
     }
 
 
