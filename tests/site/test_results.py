@@ -22,7 +22,7 @@ def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
         write_record(seed)
     write_record(0, arm="random reward")
     lines = results.arms_table(load_case("poker")).splitlines()
-    accuracy = "35.0\xa0% [33.1,\xa037.0]"
+    accuracy = "35.0\xa0%\xa0[33.1,\xa037.0]"
     change = f"{accuracy}<br>→\xa0{accuracy}"
     asked = "grpo<br>`casebook experiments poker --arm grpo`"
     assert lines[2] == f"| {asked} | {change} | {change} | 3\xa0×\xa099\xa0s |"

@@ -174,11 +174,11 @@ def arms_table(case: Case) -> str:
     for arm, group in groupby(runs, key=lambda run: run["arm"]):
         group = list(group)
         before, after = _accuracies(group, "before"), _accuracies(group, "after")
-        change = [f"{before[name]}<br>→\N{NO-BREAK SPACE}{after[name]}" for name in after]
+        change = [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
         other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
         asks = f"{questions.get(arm, arm)}{other}<br>`casebook experiments {case.name} --arm {arm}`"
-        trained = f"{len(group)} × {_seconds(group)}".replace(" ", "\N{NO-BREAK SPACE}")
+        trained = _unbroken(f"{len(group)} × {_seconds(group)}")
         row = (asks.replace("|", "\\|"), *change, trained)
         table.append(f"| {' | '.join(row)} |")
     seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
@@ -210,6 +210,10 @@ def _questions(case: Case) -> dict[str, str]:
     return {name: arm["question"] for name, arm in arms.items()}
 
 
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _variant(run: Mapping[str, Any]) -> str | None:
     return run.get("config", {}).get("variant")
 
@@ -223,10 +227,7 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
         name: records.figure_text(pool_seeds([run[when][name] for run in runs]))
         for name in ("sampled_accuracy", "greedy_accuracy")
     }
-    return {
-        name: text.replace(" %", "\N{NO-BREAK SPACE}%").replace(", ", ",\N{NO-BREAK SPACE}")
-        for name, text in texts.items()
-    }
+    return {name: " [".join(map(_unbroken, text.split(" ["))) for name, text in texts.items()}
 
 
 def _seconds(runs: Sequence[Mapping]) -> str:
