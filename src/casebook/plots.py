@@ -46,7 +46,14 @@ COLORS: Mapping[str, str] = {
     "answer_grammar": "#CC79A7",
     "repetition": "#E69F00",
 }
-SPARE = ("#56B4E9", "#7a5195", "#a05d00", "#3b7d4f")  # for reward parts without a colour
+SPARE = (
+    "#56B4E9",
+    "#7a5195",
+    "#a05d00",
+    "#3b7d4f",
+    "#aa4499",
+    "#999933",
+)  # for reward parts without a colour
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 WINDOW = 7  # logged steps that a dashboard's thick lines average
 BLUES = LinearSegmentedColormap.from_list("", ["#ffffff", COLORS["policy"]])
@@ -515,15 +522,26 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
             push = max(0.0, gap - (places[i] - places[i - 1])) / 2
             places[i - 1] -= push
             places[i] += push
-    shift = max(0.0, bottom - places[0]) - max(0.0, places[-1] - top)
+    places[0] = max(places[0], bottom)
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    places[-1] = min(places[-1], top)
+    for i in range(len(places) - 1, 0, -1):
+        places[i - 1] = min(places[i - 1], places[i] - gap)
     for place, (end, text, color) in zip(places, ordered, strict=True):
         ax.annotate(
             text,
             (1, end),
             xycoords=ax.get_yaxis_transform(),
-            xytext=(12, (place + shift - end) / gap * 11),
+            xytext=(12, (place - end) / gap * 11),
             textcoords="offset points",
-            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": color,
+                "linewidth": 0.6,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
             va="center",
             color=color,
             fontsize=8,
