@@ -21,7 +21,7 @@ from casebook.case import CasebookError
 
 app = typer.Typer(
     name="casebook",
-    help="Four published RLVR write-ups, re-run. Profiles: smoke, nano (default), smol, t4, a100.",
+    help="Four RLVR write-ups, checked. Profiles: smoke, nano (default), smol, t4, a100.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -307,7 +307,7 @@ def site(
     """Build the pages from what has been run, and from the committed notebooks elsewhere."""
     from casebook.site import build_site
 
-    _say(str(build_site(output)))
+    _say(str(build_site(output, say=_say)))
 
 
 @app.command()
