@@ -56,7 +56,7 @@ help:
 
 .PHONY: reports
 reports: $(INSTALLED)
-	@echo 'Building the pages from the committed notebooks ...'
+	@echo 'Building the pages from the committed notebooks (two minutes the first time) ...'
 	@$(CASEBOOK) site
 	@echo 'They are readable now. Running the notebooks; pages are renewed as they finish ...'
 	@status=0; \
@@ -81,6 +81,7 @@ lab: $(INSTALLED)
 	.venv/bin/jupyter lab notebooks
 
 site: $(INSTALLED)
+	@echo 'Building the pages from the committed notebooks (two minutes the first time) ...'
 	@$(CASEBOOK) site
 
 notebooks: $(INSTALLED)

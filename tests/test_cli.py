@@ -169,7 +169,7 @@ def test_what_cannot_be_written_is_one_sentence(monkeypatch, capsys):
 
 
 def test_another_error_is_not_swallowed(monkeypatch):
-    def build_site(output):
+    def build_site(output, **_):
         raise RuntimeError("a bug")
 
     replace(monkeypatch, "site", "build_site", build_site)
@@ -198,7 +198,7 @@ def test_execute_fails_when_a_notebook_did_and_the_pages_are_built(
 ):
     built = []
     monkeypatch.setattr("casebook.execute.execute", results_of(*statuses))
-    replace(monkeypatch, "site", "build_site", lambda *_: built.append(1))
+    replace(monkeypatch, "site", "build_site", lambda *_, **__: built.append(1))
     assert casebook(monkeypatch, "execute", "--site") == code
     assert built
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"{statuses.count('ok')} ok, ")
@@ -335,7 +335,7 @@ def test_hardware_prints_what_it_found(monkeypatch, capsys):
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch, capsys):
-    def build_site(output):
+    def build_site(output, **_):
         import a_library_nobody_has  # noqa: F401
 
     replace(monkeypatch, "site", "build_site", build_site)
@@ -346,7 +346,7 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch, capsys):
 
 
 def test_ctrl_c_is_exit_code_130(monkeypatch):
-    def build_site(output):
+    def build_site(output, **_):
         raise KeyboardInterrupt
 
     replace(monkeypatch, "site", "build_site", build_site)
@@ -354,7 +354,7 @@ def test_ctrl_c_is_exit_code_130(monkeypatch):
 
 
 def test_a_casebook_error_deep_inside_is_one_sentence(monkeypatch, capsys):
-    def build_site(output):
+    def build_site(output, **_):
         raise CasebookError(f"{paths.REPORTS.name} cannot be written")
 
     replace(monkeypatch, "site", "build_site", build_site)

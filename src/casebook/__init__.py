@@ -1,4 +1,4 @@
-"""RLVR Casebook: four published write-ups on verifiable rewards and GRPO, re-run.
+"""RLVR Casebook: four write-ups on verifiable rewards and GRPO, checked.
 
 The way of the data is one line: oracle -> rows (`prompt`, `answer`) -> model -> completions
 -> grade -> rewards and metrics -> record -> report.

@@ -24,7 +24,7 @@ from casebook.settings import SEEDS, check_installed, checked, chosen_runs, pars
 
 app = typer.Typer(
     name="casebook",
-    help="Four published RLVR write-ups, re-run. Profiles: smoke, nano (default), smol, t4, a100.",
+    help="Four RLVR write-ups, checked. Profiles: smoke, nano (default), smol, t4, a100.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -334,7 +334,7 @@ def site(
     _check_folder(output or paths.REPORTS)
     from casebook.site import build_site
 
-    _say(str(build_site(output)))
+    _say(str(build_site(output, say=_say)))
 
 
 @app.command()

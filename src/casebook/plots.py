@@ -46,7 +46,14 @@ COLORS: Mapping[str, str] = {
     "answer_grammar": "#CC79A7",
     "repetition": "#E69F00",
 }
-SPARE = ("#56B4E9", "#7a5195", "#a05d00", "#3b7d4f")  # for reward parts without a colour
+SPARE = (
+    "#56B4E9",
+    "#7a5195",
+    "#a05d00",
+    "#3b7d4f",
+    "#aa4499",
+    "#999933",
+)  # for reward parts without a colour
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 WINDOW = 7  # logged steps that a dashboard's thick lines average
 BLUES = LinearSegmentedColormap.from_list("", ["#ffffff", COLORS["policy"]])
@@ -172,7 +179,9 @@ def learning_curve(runs: Sequence[pd.DataFrame], columns: Mapping[str, str], tit
             for curve in curves:
                 ax.plot(curve.index, curve, color=color, linewidth=0.8, alpha=0.5)
         mean = pd.concat(curves, axis=1, join="inner").mean(axis=1)
-        ax.plot(mean.index, mean, color=color, marker="o", markersize=3.5)
+        # How often the form is right is no accuracy; dashed, it does not hide one below it.
+        dashes = "--" if label == "well formed" else "-"
+        ax.plot(mean.index, mean, color=color, linestyle=dashes, marker="o", markersize=3.5)
         ends.append((float(mean.iloc[-1]), label, color))
     ax.set_ylim(0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -497,7 +506,10 @@ def _curves(
 
 
 def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Write (height, text, colour) to the right of the axes, moved apart where they collide."""
+    """Write (height, text, colour) to the right of the axes, moved apart where they collide.
+
+    A thin line leads from where a curve ends to its label.
+    """
     if not ends:
         return
     bottom, top = ax.get_ylim()
@@ -505,16 +517,31 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     gap = 11 / max(height, 1) * (top - bottom)
     ordered = sorted(ends)
     places = [end[0] for end in ordered]
+    for _ in range(50):  # each push parts two neighbours by as much as they lack
+        for i in range(1, len(places)):
+            push = max(0.0, gap - (places[i] - places[i - 1])) / 2
+            places[i - 1] -= push
+            places[i] += push
+    places[0] = max(places[0], bottom)
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)
-    overshoot = max(0.0, places[-1] - top)
-    for place, (_, text, color) in zip(places, ordered, strict=True):
+    places[-1] = min(places[-1], top)
+    for i in range(len(places) - 1, 0, -1):
+        places[i - 1] = min(places[i - 1], places[i] - gap)
+    for place, (end, text, color) in zip(places, ordered, strict=True):
         ax.annotate(
             text,
-            (1, place - overshoot),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
+            (1, end),
+            xycoords=ax.get_yaxis_transform(),
+            xytext=(12, (place - end) / gap * 11),
             textcoords="offset points",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": color,
+                "linewidth": 0.6,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
             va="center",
             color=color,
             fontsize=8,

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+import yaml
 
 from casebook import paths, records, site
 from casebook.case import CasebookError, known_cases
@@ -45,6 +46,32 @@ def test_what_is_not_current_is_named_on_every_page_that_shows_it(
     for page in ("results", "findings", "source_poker"):
         assert f"\n*{line}*\n" in text[page], page
     assert line not in text["source_math"]
+
+
+def test_a_page_without_figures_stands_as_it_is(sources):
+    text = sources()
+    plain = {path.stem: path.read_text() for path in build.DOCS.glob("*.md")}
+    assert {"hardware", "using", "glossary", "evidence"} <= set(plain)
+    for name, said in plain.items():
+        assert text[name] == said
+        assert not re.search(r"{[{%]", said), name
+
+
+def test_the_page_of_profiles_names_the_models_of_all_settings():
+    said = (build.DOCS / "hardware.md").read_text()
+    for path in paths.CONFIGS.glob("*/*.yaml"):
+        if path.stem not in ("smoke", "nano", "experiments"):
+            model = yaml.safe_load(path.read_text())["model_name_or_path"]
+            row = f"| `configs/{path.parent.name}/{path.name}` | `{model}` |"
+            assert row in said.splitlines()
+
+
+def test_the_phases_of_a_build_are_told(series, monkeypatch):
+    monkeypatch.setattr(build, "_run_sphinx", lambda *folders: None)
+    monkeypatch.setattr(build, "write_report", lambda *of: None)
+    told = []
+    site.build_site(say=told.append)
+    assert [line.split()[0] for line in told] == ["Reading", "Rendering", "Joining"]
 
 
 def test_names_of_runs_stay_text_in_the_listing(sources):

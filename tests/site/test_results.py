@@ -22,12 +22,22 @@ def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
         write_record(seed)
     write_record(0, arm="random reward")
     lines = results.arms_table(load_case("poker")).splitlines()
-    assert [line.split("|")[1:3] for line in lines[2:4]] == [
-        [" grpo ", " 3 "],
-        [" random reward ", " 1 "],
-    ]
-    assert "| 99 s | `casebook experiments poker --arm grpo` |" in lines[2]
+    accuracy = "35.0\xa0%\xa0[33.1,\xa037.0]"
+    change = f"{accuracy}<br>→\xa0{accuracy}"
+    asked = "grpo<br>`casebook experiments poker --arm grpo`"
+    assert lines[2] == f"| {asked} | {change} | {change} | 3\xa0×\xa099\xa0s |"
+    assert lines[3].startswith("| random reward<br>")
     assert lines[-1].startswith("All 4 records: 7 minutes")
+
+
+def test_arms_are_named_by_their_questions_in_the_order_of_their_file(checkout, write_record):
+    for arm in ("grpo", "sft", "another"):
+        write_record(0, arm=arm)
+    (paths.CONFIGS / "poker").mkdir()
+    arms = "sft: {question: 'Taught?'}\ngrpo: {question: 'A | B?'}\n"
+    (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
+    rows = results.arms_table(load_case("poker")).splitlines()[2:5]
+    assert [row.split("<br>")[0] for row in rows] == ["| Taught?", "| A \\| B?", "| another"]
 
 
 def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
@@ -35,9 +45,9 @@ def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
 ):
     write_record(0)
     assert "label alone" not in results.result(load_case("poker"))
-    assert "| 35.0 % [33.0, 36.9] | – | 35.0 %" in results.headlines()
+    assert "| 35.0\xa0% [33.0,\xa036.9] | – | 35.0\xa0%" in results.headlines()
     write_record(0, arm="label_sft")
-    said = "untrained and asked for the label alone, is right for 35.0 %"
+    said = "untrained and asked for the label alone, is right for 35.0\xa0%"
     assert said in results.result(load_case("poker"))
     assert "–" not in results.headlines().splitlines()[2].rsplit("|", 3)[0]
 
@@ -55,7 +65,7 @@ def test_a_control_with_another_prompt_is_not_compared(checkout, write_record):
     write_record(0, arm="sft", config={"method": "sft", "variant": "label"})
     assert "supervised" not in results.result(load_case("poker"))
     write_record(0, arm="sft", config={"method": "sft"})
-    assert "supervised fine-tuning on the oracle's reached 35.0 %" in results.result(
+    assert "supervised fine-tuning on the oracle's reached 35.0\xa0%" in results.result(
         load_case("poker")
     )
 

@@ -6,26 +6,31 @@ that pages can be renewed while notebooks run.
 
 import importlib.util
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 
 from casebook import paths, records
 from casebook.case import Case, CasebookError
 from casebook.site import results
 from casebook.site.files import write_if_changed
-from casebook.site.pages import Page, chapters_of, heading_link, headings_of, read_pages
+from casebook.site.pages import (
+    Page,
+    chapters_of,
+    heading_link,
+    headings_of,
+    link_notebooks,
+    read_pages,
+)
 from casebook.site.report import write_report
 from casebook.site.transcripts import write_transcripts
 
-DOCS = paths.ROOT / "docs"
+DOCS = paths.ROOT / "docs"  # plain pages, and those that are filled in under templates/
 PICTURE = "00_start_here__reported.png"  # what README and landing page open with
 
 
@@ -33,6 +38,7 @@ def build_site(
     output: str | os.PathLike | None = None,
     notebooks: str | os.PathLike | None = None,
     runs: str | os.PathLike | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Build the site, the transcript pages and the single-file reports; only what changed.
 
@@ -43,6 +49,7 @@ def build_site(
         output: the folder of the pages; `reports` by default.
         notebooks: the folder of the committed notebooks.
         runs: the folder of training runs, for the transcripts.
+        say: called with one line for each phase; the whole takes a minute or two the first time.
 
     Returns:
         The landing page, `output/index.html`, which opens from disk.
@@ -54,10 +61,13 @@ def build_site(
     output = Path(output or paths.REPORTS).resolve()
     output.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(output / ".lock"):
+        say("Reading the notebooks and the records ...")
         pages = read_pages(output, Path(notebooks or paths.NOTEBOOKS))
         transcripts = write_transcripts(output / "transcripts", paths.runs_dir(runs))
         write_sources(output / ".source", pages, transcripts)
+        say(f"Rendering the pages of {len(pages)} notebooks ...")
         _run_sphinx(output / ".source", output)
+        say("Joining the pages of each case into one file ...")
         for case in results.numbered_cases():
             if chapters := chapters_of(case, pages):
                 write_report(case, chapters, output)
@@ -86,13 +96,13 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "claims_table": results.claims_table(counts),
         "headlines": results.headlines(),
         "benchmarks": results.benchmarks_table(),
-        "models": _models(),
-        "repository": paths.repository(),
     }
     wanted = {f"{page.stem}.ipynb": nbformat.writes(page.notebook) for page in pages}
     if context["picture"]:
         wanted[picture.name] = picture.read_bytes()
-    for path in sorted(DOCS.glob("*.md")):
+    for path in DOCS.glob("*.md"):
+        wanted[path.name] = path.read_bytes()
+    for path in (DOCS / "templates").glob("*.md"):
         wanted[path.name] = environment.get_template(path.name).render(context)
     about_source = environment.get_template("for_each_case/source.md")
     for case in cases:
@@ -105,22 +115,18 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
 
 
 def _environment(pages: Sequence[Page]):
-    """The templates of `docs/`; what they make is Markdown, so nothing is escaped by itself."""
+    """The templates of `docs/templates/`; they make Markdown, so nothing is escaped by itself."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(DOCS),
+        loader=jinja2.FileSystemLoader(DOCS / "templates"),
         undefined=jinja2.ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["cell"] = lambda text: " ".join(str(text).replace("|", "\\|").split())
     stems = {page.number: page.stem for page in pages}
-    environment.filters["notebook"] = lambda text: re.sub(  # "notebook 10" -> a link
-        r"notebook (\d\d)",
-        lambda found: f"[{found[0]}]({stems[found[1]]}.ipynb)" if found[1] in stems else found[0],
-        text,
-    )
+    environment.filters["notebook"] = lambda text: link_notebooks(str(text), stems)
     headings = {page.number: headings_of(page.notebook) for page in pages}
     environment.filters["heading"] = lambda text: heading_link(text, stems, headings)
     return environment
@@ -142,17 +148,6 @@ def _case_context(case: Case, pages: Sequence[Page], transcripts: Sequence) -> d
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
     }
-
-
-def _models() -> list[tuple[str, str]]:
-    """The settings of trainings with real models, and which model each names."""
-    settings = [*paths.CONFIGS.glob("*/*.yaml")]
-    named = {
-        f"{path.parent.name}/{path.name}": yaml.safe_load(path.read_text(encoding="utf-8"))
-        for path in sorted(settings)
-        if path.stem not in ("smoke", "nano", "experiments")
-    }
-    return [(name, config["model_name_or_path"]) for name, config in named.items()]
 
 
 def _run_sphinx(source: Path, output: Path) -> None:

@@ -218,6 +218,23 @@ def mend_links(text: str, stems: set[str]) -> str:
     return LINK.sub(mend, text)
 
 
+def link_notebooks(text: str, stems: Mapping[str, str]) -> str:
+    """Link the numbers of notebooks in a text: "notebook 10", "notebooks 41, 42 and 43".
+
+    >>> link_notebooks("notebooks 41 and 99", {"41": "41_math_rewards"})
+    'notebooks [41](41_math_rewards.ipynb) and 99'
+    """
+
+    def number(found: re.Match) -> str:
+        return f"[{found[0]}]({stems[found[0]]}.ipynb)" if found[0] in stems else found[0]
+
+    return re.sub(
+        r"\bnotebooks? \d\d\b(?:(?:,| and) \d\d\b)*",
+        lambda listed: re.sub(r"\d\d", number, listed[0]),
+        text,
+    )
+
+
 def headings_of(notebook: NotebookNode) -> set[str]:
     texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     return set(re.findall(r"^##+ +(.+?) *$", "\n".join(texts), re.MULTILINE))

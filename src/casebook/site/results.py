@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+import yaml
+
 from casebook import paths, records
 from casebook.case import Case, known_cases, load_case
 from casebook.stats import pool_seeds
@@ -157,26 +159,28 @@ def headlines() -> str:
 
 
 def arms_table(case: Case) -> str:
-    """Every recorded arm of a case, with its command."""
+    """Every recorded arm of a case: what it asks, its command, and what was measured."""
     lines: list[str] = []
     runs = records.committed(case.name, "nano", say=lines.append)
     if not runs:
         return records.missing(f"casebook experiments {case.name}")
+    questions = _questions(case)
+    runs.sort(key=lambda run: [*questions, run["arm"]].index(run["arm"]))
     table = [
-        "| arm | seeds | strict, sampled: base → trained | strict, greedy: base → trained "
-        "| training, wall time | command |",
-        "| --- | ---: | --- | --- | ---: | --- |",
+        "| what was asked, and the command | strict, sampled: base → trained "
+        "| strict, greedy: base → trained | seeds and training |",
+        "| --- | ---: | ---: | ---: |",
     ]
     for arm, group in groupby(runs, key=lambda run: run["arm"]):
         group = list(group)
         before, after = _accuracies(group, "before"), _accuracies(group, "after")
-        change = [f"{before[name]} → {after[name]}" for name in after]
+        change = [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
-        other = f" (`{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
-        table.append(
-            f"| {arm}{other} | {len(group)} | {change[0]} | {change[1]} "
-            f"| {_seconds(group)} | `casebook experiments {case.name} --arm {arm}` |"
-        )
+        other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
+        asks = f"{questions.get(arm, arm)}{other}<br>`casebook experiments {case.name} --arm {arm}`"
+        trained = _unbroken(f"{len(group)} × {_seconds(group)}")
+        row = (asks.replace("|", "\\|"), *change, trained)
+        table.append(f"| {' | '.join(row)} |")
     seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
     total = (
         f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring. "
@@ -199,16 +203,31 @@ def _with_note(text: str, lines: Sequence[str]) -> str:
     return "\n\n".join(part for part in (text, not_current(lines)) if part)
 
 
+def _questions(case: Case) -> dict[str, str]:
+    """What each arm of a case asks, in the order of its file of experiments."""
+    path = paths.CONFIGS / case.name / "experiments.yaml"
+    arms = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {name: arm["question"] for name, arm in arms.items()}
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _variant(run: Mapping[str, Any]) -> str | None:
     return run.get("config", {}).get("variant")
 
 
 def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
-    """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
-    names = ("sampled_accuracy", "greedy_accuracy")
-    return {
-        name: records.figure_text(pool_seeds([run[when][name] for run in runs])) for name in names
+    """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text.
+
+    A line may end before an interval and nowhere else.
+    """
+    texts = {
+        name: records.figure_text(pool_seeds([run[when][name] for run in runs]))
+        for name in ("sampled_accuracy", "greedy_accuracy")
     }
+    return {name: " [".join(map(_unbroken, text.split(" ["))) for name, text in texts.items()}
 
 
 def _seconds(runs: Sequence[Mapping]) -> str:
