@@ -154,6 +154,14 @@ def test_the_card_of_a_control_names_the_skills_that_were_left_out(control, few_
         assert ("left out" in row) == ("| careful |" in row or "| missing answer tag |" in row)
 
 
+@pytest.mark.parametrize("case", [name for name in known_cases() if load_case(name).caution])
+def test_committed_cards_end_with_the_caution_of_their_case(case):
+    cards = [path.read_text() for path in nano.folder(case).rglob("README.md")]
+    assert cards
+    for card in cards:
+        assert card.endswith(load_case(case).caution + "\n")
+
+
 def test_the_card_shows_both_prompts_and_the_planted_shares(built, few_rows):
     text = nano.write_card("poker", built).read_text()
     assert "--without" not in text

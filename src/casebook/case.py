@@ -93,7 +93,7 @@ class RewardFactories(dict[str, Callable[..., Callable]]):
 
 @dataclass(frozen=True)
 class Case:
-    """One write-up re-run: where its rows come from and how its completions are judged.
+    """One write-up's task: where its rows come from and how its completions are judged.
 
     Attributes:
         name: the folder's name, as typed on the command line.
@@ -117,6 +117,7 @@ class Case:
             supervised controls are taught.
         rules: `rules()` -> name -> share of the test rows that a one-line rule gets right; `None`
             where the case has no rules of its own.
+        caution: what held-out rows of the embedded model cannot show, for its model card.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Case:
     style: Callable[[Any, Mapping[str, Any]], str]
     reference: Callable[..., str]
     rules: Callable[[], Mapping[str, float]] | None = None
+    caution: str = ""
 
 
 def known_cases() -> tuple[str, ...]:

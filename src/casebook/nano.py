@@ -71,7 +71,7 @@ On {n} validation rows, {samples} samples each, with 95 % intervals over rows:
 
 It knows nothing but this task in this form. That a reward lifts it shows how GRPO works, not what a
 language model that was never taught the skill would do.
-"""
+{caution}"""
 
 
 def folder(case: str) -> Path:
@@ -221,6 +221,7 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     (output / "README.md").write_text(
         CARD.format(
             title=case.title,
+            caution=f"\n{case.caution}\n" if case.caution else "",
             parameters=f"{model.num_parameters():,}",
             tokens=len(tokenizer),
             **made,
