@@ -1,9 +1,11 @@
 """Before and after: the same model with its adapter off and on, resumable, one harness."""
 
 import json
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from casebook import evaluation, models, training
 from casebook.case import CasebookError
@@ -133,3 +135,13 @@ def test_measuring_says_how_far_it_is(adapter, config, tmp_path):
     measure.measure(adapter, config, tmp_path, progress)
     assert progress.lines[0] == "poker/smoke: measuring before, 6 of 18 completions"
     assert any("measuring after" in line for line in progress.lines)
+
+
+def test_what_another_policy_wrote_is_thrown_away(adapter, config, tmp_path):
+    whole = measured(adapter, config, tmp_path / "here")
+    other = tmp_path / "other"
+    shutil.copytree(adapter, other)
+    tensors = load_file(other / "adapter_model.safetensors")
+    save_file({k: 0 * v for k, v in tensors.items()}, other / "adapter_model.safetensors")
+    found = measured(other, config, tmp_path / "here")
+    assert found["after"] == whole["before"]

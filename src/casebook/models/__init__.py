@@ -21,6 +21,7 @@ from casebook.models.load import (
     read_settings,
     save_policy,
     set_seed,
+    weights_hash,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "read_settings",
     "save_policy",
     "set_seed",
+    "weights_hash",
 ]

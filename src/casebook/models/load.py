@@ -253,18 +253,22 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
         `revision` (the hub's commit), `dtype`, `load_in_4bit` and `generator`.
     """
     source = Path(model_source(settings["model_name_or_path"]))
-    files = sorted(source.glob("*.safetensors")) if source.is_dir() else []
-    content = hashlib.sha256()
-    for file in files:
-        content.update(file.read_bytes())
     return {
         "name": settings["model_name_or_path"],
-        "weights": content.hexdigest() if files else None,
+        "weights": weights_hash(source) if source.is_dir() else None,
         "revision": getattr(model.config, "_commit_hash", None),
         "dtype": settings["dtype"],
         "load_in_4bit": settings["load_in_4bit"],
         "generator": "unsloth" if UNSLOTH else "transformers",
     }
+
+
+def weights_hash(folder: Path) -> str:
+    """SHA-256 of the weight files in a folder, one after the other."""
+    content = hashlib.sha256()
+    for file in sorted(folder.glob("*.safetensors")):
+        content.update(file.read_bytes())
+    return content.hexdigest()
 
 
 def largest_change(folder: Path) -> float:

@@ -29,8 +29,8 @@ from casebook.records.files import plain
 
 STATES = ("current", "replay due", "differs", "regraded")
 PACKAGE = Path(__file__).parents[1]
-# The door to everything and the only module that every process of the command line imports.
-LEFT_OUT = ("casebook.cli", "casebook.__main__")
+# Rooms that a notebook or the command line imports, and that no training or measurement uses.
+LEFT_OUT = {"cli", "__main__", "plots", "exercises", "studies", "execute", "site", "claims"}
 # The packages whose pinned versions decide what a training on a CPU gives.
 PINS = ("accelerate", "datasets", "math-verify", "numpy", "peft", "torch", "transformers", "trl")
 
@@ -56,9 +56,9 @@ def code_of(record: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]
 
 
 def loaded_modules() -> list[str]:
-    """The package's modules that this process has imported, without the command line's own."""
+    """The package's modules that this process has imported, without the rooms of `LEFT_OUT`."""
     names = (name for name in sys.modules if name.split(".")[0] == PACKAGE.name)
-    return sorted(name for name in names if name not in LEFT_OUT)
+    return sorted(name for name in names if LEFT_OUT.isdisjoint(name.split(".")))
 
 
 def input_files(record: Mapping[str, Any]) -> dict[str, str]:

@@ -4,6 +4,7 @@ With an adapter both are one model, with the adapter off and on. What was writte
 run's folder line by line, so that a stop costs the completions of one batch.
 """
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 
 from casebook.case import PROFILES
 from casebook.evaluation import evaluate, other_prompt_perplexity
-from casebook.models import load_base, load_saved
+from casebook.models import load_base, load_saved, weights_hash
 from casebook.training.config import Config
 from casebook.training.origin import settings_mark
 from casebook.training.progress import Progress
@@ -38,7 +39,7 @@ def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> 
         folder: where completions are kept while this goes on; what lies there is used.
         progress: told how far it is.
     """
-    policy, before = None, None
+    _belongs_to(adapter, folder)
     if config.use_peft:
         policy = load_saved(adapter)[:2]
         with policy[0].disable_adapter():
@@ -48,6 +49,15 @@ def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> 
         policy = load_saved(adapter)[:2]
     after, rows = measure_test(config, *policy, folder / "after", progress.measuring("after"))
     return {"before": before, "after": after, "completions": kept_rows(rows)}
+
+
+def _belongs_to(adapter: Path, folder: Path) -> None:
+    """Empty the folder of completions if it is another policy's."""
+    mark, note = weights_hash(adapter), folder / "policy"
+    if folder.exists() and (not note.exists() or note.read_text() != mark):
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    note.write_text(mark)
 
 
 def kept_rows(rows: pd.DataFrame) -> list[dict[str, Any]]:
