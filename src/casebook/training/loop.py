@@ -276,7 +276,8 @@ def _fit(
             prompts = samples // config.num_generations
             shuffled = rows.shuffle(config.seed)
             asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
-            texts = supervised.accepted(model, tokenizer, config.case, asked, config.settings)
+            settings = {**config.settings, "seed": config.seed}
+            texts = supervised.accepted(model, tokenizer, config.case, asked, settings)
             callback.seconds_before += time.perf_counter() - started
             more = {"accepted": len(texts)}
         longest = config.max_seq_length
