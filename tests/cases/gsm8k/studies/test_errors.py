@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from casebook import problem_sets
@@ -150,6 +150,7 @@ def test_nothing_a_model_writes_raises(text):
 
 
 @given(st.text(alphabet="0123456789+-*/=().,x%$ \n", max_size=200))
+@example("0x=-")
 def test_no_arithmetic_raises(text):
     for said in (None, Fraction(3)):
         assert all(e.text for e in errors.equations(text, said))

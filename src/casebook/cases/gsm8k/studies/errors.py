@@ -307,7 +307,7 @@ def _equation(left: list, right: list, said: Fraction | None) -> Equation | None
     values = _values(left, known)
     if left[0] == ("sign", "-"):  # perhaps the dash of a list
         values += _values(left[1:], known)
-    signed = 2 if right[0] == ("sign", "-") else 1
+    signed = 2 if right[0] == ("sign", "-") and len(right) > 1 else 1
     shown = "".join(piece for _, piece in right[:signed])
     alone = [kind for kind, _ in right[signed - 1 : signed + 1]] != ["number", "number"]  # 1 1/2
     first = _values(right[:signed], {}) if alone and right[signed - 1][0] == "number" else []
