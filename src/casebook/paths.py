@@ -21,6 +21,11 @@ def runs_dir(value: str | os.PathLike | None = None) -> Path:
     return (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
 
 
+def models_dir() -> Path:
+    """Where fetched models lie: `$CASEBOOK_MODELS`, else `models`; git takes no notice of it."""
+    return (ROOT / Path(os.environ.get("CASEBOOK_MODELS") or "models").expanduser()).resolve()
+
+
 def figures_dir() -> Path:
     """Where notebooks write their pictures: `$CASEBOOK_FIGURES_DIR`, else `reports/figures`."""
     return (ROOT / os.environ.get("CASEBOOK_FIGURES_DIR", "reports/figures")).resolve()

