@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from casebook import experiments, paths
-from casebook.case import CasebookError, known_cases
+from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
 from casebook.experiments.arms import read_arms as arms_of
 from casebook.records import committed, read_record
@@ -63,7 +63,9 @@ def test_a_profile_without_arms_is_one_sentence(arms, profile, message):
 def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
     for name, arm in arms_of(case).items():
         records = committed(case, arm["profile"], name, say=len)
-        assert [record["seed"] for record in records] == arm["seeds"]
+        seeds = [record["seed"] for record in records]
+        # A real model takes hours: its arm may wait for its records, but not for some of them.
+        assert seeds == arm["seeds"] or (not PROFILES[arm["profile"]].embedded and not seeds)
 
 
 @pytest.mark.slow
