@@ -4,6 +4,7 @@ Whatever shows a figure asks whether its record is current: `records.committed` 
 are not, and every text here ends with these names.
 """
 
+import html
 import json
 import statistics
 from collections import Counter
@@ -31,6 +32,13 @@ HELD_OUT = {
     "landuse": "parcels of generated landscapes",
     "gsm8k": "*generated* problems",
     "math": "*generated* problems",
+}
+# What a grade of a case's `answers.yaml` is called on its page, in the order shown.
+GRADES = {
+    "strict": "right, well formed",
+    "lenient": "right",
+    "wrong": "wrong",
+    "none": "no answer",
 }
 COUNTED = {
     "computation": "by computation",
@@ -187,6 +195,34 @@ def arms_table(case: Case) -> str:
         f"`casebook experiments {case.name} --jobs 2` makes two at a time."
     )
     return _with_note("\n".join([*table, "", total]), lines)
+
+
+def answers(case: str) -> list[dict[str, str]]:
+    """The written policy of what a case's answer is: `rule` and `examples`, an HTML table.
+
+    It is HTML, in one block, because in Markdown dollars and bars of an example have a meaning.
+    """
+    path = records.claims.CASES / case / "answers.yaml"
+    policy = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [
+        {"rule": " ".join(rule.split()), "examples": _examples(policy["examples"], name)}
+        for name, rule in policy["rules"].items()
+    ]
+
+
+def _examples(examples: Sequence[Mapping[str, Any]], rule: str) -> str:
+    """At most two examples of a rule for each grade, so that both sides of it are seen."""
+    rows = []
+    for grade, said in GRADES.items():
+        shown = [one for one in examples if one["rule"] == rule and one["grade"] == grade]
+        for example in shown[:2]:
+            texts = (
+                f"<code>{html.escape(str(example[key]))}</code>" for key in ("completion", "gold")
+            )
+            completion, gold = (text.replace("\n", "&#8629;<wbr>") for text in texts)
+            rows.append(f"<tr><td>{completion}</td><td>{gold}</td><td>{said}</td></tr>")
+    head = "<tr><th>completion</th><th>right answer</th><th>grade</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def benchmarks_table() -> str:
