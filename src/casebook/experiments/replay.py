@@ -33,7 +33,7 @@ from casebook import detectors, paths, training
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
-from casebook.models import load_saved
+from casebook.models import base_weights, load_saved
 from casebook.records import freshness
 from casebook.records.files import plain, read_record, write_json
 from casebook.records.gate import committed_completions
@@ -42,7 +42,7 @@ from casebook.records.provenance import machine, provenance
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 DIGITS = arms.DIGITS  # of a committed reward
 NEAR = 1e-3  # of a window's mean, on another kind of machine
-NOT_COMPARED = ("seconds", "step_time")
+NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,9 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     if _regraded(record):
         return
     config = _parsed(record)
+    if "model" in record["provenance"]:
+        weights = record["provenance"]["model"]["weights"]
+        compare.exactly("weights", weights, base_weights(record["config"]))
     if "inputs" in record:
         compare.exactly("inputs", record["inputs"], plain(training.input_digests(config)))
     compare.tree("before", record["before"], plain(training.measure_base(config)))
