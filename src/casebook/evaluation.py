@@ -206,21 +206,10 @@ def evaluate(
     for index, decoding, sample in jobs:
         row, completion = asked[index], written[index, decoding, sample]
         grade = case.grade(completion["completion"], row["answer"], variant=variant)
-        rows.append(
-            {
-                **row,
-                "row": index,
-                "decoding": decoding,
-                "sample": sample,
-                "completion": completion["completion"],
-                "tokens": completion["tokens"],
-                "truncated": completion["truncated"],
-                "well_formed": grade.well_formed,
-                "extracted": grade.answer,
-                "correct": grade.correct,
-                "strict": grade.strict,
-            }
-        )
+        row |= {"row": index, "decoding": decoding, "sample": sample}
+        row |= {name: completion[name] for name in ("completion", "tokens", "truncated")}
+        row |= {"well_formed": grade.well_formed, "extracted": grade.answer}
+        rows.append(row | {"correct": grade.correct, "strict": grade.strict})
     return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(kept), min(sizes))
 
 
@@ -312,15 +301,14 @@ def evaluate_to_record(
         CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
     """
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
+    longer = EXAMPLE_TOKENS * shots_of(variant or "")
     if model_path is None:
         profile = profile or "nano"
         settings = read_settings(case, profile)
-        room = EXAMPLE_TOKENS * shots_of(variant or "")
-        model, tokenizer = load_base(
-            settings | {"max_seq_length": settings["max_seq_length"] + room}
-        )
+        length = settings["max_seq_length"] + longer
+        model, tokenizer = load_base(settings | {"max_seq_length": length})
     else:
-        model, tokenizer, card = load_saved(model_path)
+        model, tokenizer, card = load_saved(model_path, longer)
         profile = profile or card["profile"]
         settings = read_settings(case, profile) | card
         if (card["case"], card["profile"]) != (case, profile):

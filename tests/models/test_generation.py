@@ -222,6 +222,20 @@ def test_draws_follow_the_models_probabilities():
     assert torch.allclose(counts, probabilities[0], atol=0.03)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_types_draw_the_same_token_from_the_same_scores(dtype):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn((64, 500), generator=generator).to(dtype)
+    draws = torch.rand((64, 1), generator=generator, dtype=torch.float64)
+    asked = torch.zeros((64, 0), dtype=torch.long)
+    chosen = generation._Draw(draws, 0, [])(asked, scores)
+    assert chosen.dtype == dtype
+    assert (chosen.isfinite().sum(-1) == 1).all()
+    assert torch.equal(
+        chosen.argmax(-1), generation._Draw(draws, 0, [])(asked, scores.float()).argmax(-1)
+    )
+
+
 @pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
 def test_the_extreme_draws_are_possible_tokens(number):
     scores = torch.tensor([[-torch.inf, 0.0, -1.0, -torch.inf]])
@@ -268,7 +282,16 @@ def test_the_batch_follows_the_memory_that_is_free(nano, monkeypatch):
     assert generation.batch_that_fits(model, 32) == 1
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: out of memory"),
+    ],
+    ids=["torch", "python", "cublas", "driver"],
+)
 def test_a_batch_is_halved_when_memory_runs_out(nano, monkeypatch, error):
     plain = generation.generate
 

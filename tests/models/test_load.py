@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from casebook import models, paths
+from casebook import evaluation, models, paths
 from casebook.case import CasebookError
 from casebook.models import load
 
@@ -151,6 +151,18 @@ def test_only_what_is_trained_starts_an_engine(loader, saved):
     (saved / models.CARD).write_text(json.dumps(card))
     models.load_saved(saved)
     assert [asked["fast_inference"] for asked in loader.asked] == [True, False, False]
+
+
+def test_base_and_policy_have_room_for_the_same_prompts(loader, saved, monkeypatch):
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("loaded"))
+    card = json.loads((saved / models.CARD).read_text()) | {"case": "gsm8k"}
+    (saved / models.CARD).write_text(json.dumps(card))
+    for folder in (None, saved):
+        with pytest.raises(pytest.fail.Exception, match="loaded"):
+            evaluation.evaluate_to_record("gsm8k", folder, "smoke", variant="shots5")
+    lengths = [asked["max_seq_length"] for asked in loader.asked]
+    own = models.read_settings("gsm8k", "smoke")["max_seq_length"]
+    assert lengths == [own + 5 * evaluation.EXAMPLE_TOKENS] * 2
 
 
 @pytest.mark.parametrize("use_cpu", [True, False])

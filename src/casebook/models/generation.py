@@ -30,6 +30,7 @@ from casebook.models.decoding import Constraint, constrained_generation
 from casebook.models.load import UNSLOTH
 
 LARGEST_BATCH = 256  # completions generated together, where memory allows
+NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
 SHARE_OF_MEMORY = 0.6  # of what is free; the rest is for what the estimate leaves out
 
 Prompt = str | list[dict[str, str]] | list[int]
@@ -154,7 +155,7 @@ def completed(
     return {
         "completion": tokenizer.decode(ids, skip_special_tokens=True),
         "tokens": length,
-        "truncated": ids[-1:] == [] or ids[-1] not in ends,
+        "truncated": not ids or ids[-1] not in ends,
         "ids": (prompt, ids),
     }
 
@@ -230,7 +231,7 @@ def generate_all(
                 keys=None if keys is None else [keys[i] for i in batch],
                 **decoding,
             )
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
                 raise
             if size == 1:
@@ -301,7 +302,7 @@ def batch_that_fits(model: Any, length: int) -> int:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Also on a CPU, where torch has no error class for it."""
+    """Also where torch has no error class for it: on a CPU, and inside CUDA's libraries."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return "not enough memory" in str(error) or "can't allocate memory" in str(error)
+    return any(words in str(error) for words in NO_MEMORY)

@@ -205,11 +205,15 @@ def save_policy(
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 
 
-def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
+def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
     """Model, tokenizer and card of a folder that `save_policy` wrote.
 
     An adapter stays apart from its base: `model.disable_adapter()` gives the model before the
     training, and nothing is rounded by merging. The card decides what is loaded, and how.
+
+    Args:
+        folder: of the policy.
+        longer: tokens of room beyond those of the training, for longer prompts.
 
     Raises:
         CasebookError: the folder is missing, incomplete, corrupt, or not one of ours.
@@ -220,6 +224,7 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
     try:
         card = json.loads((folder / CARD).read_text())
         settings = read_settings(card["case"], card["profile"]) | card
+        settings["max_seq_length"] += longer
     except FileNotFoundError:
         raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
