@@ -34,7 +34,8 @@ def test_arms_are_named_by_their_questions_in_the_order_of_their_file(checkout, 
     for arm in ("grpo", "sft", "another"):
         write_record(0, arm=arm)
     (paths.CONFIGS / "poker").mkdir()
-    arms = "sft: {question: 'Taught?'}\ngrpo: {question: 'A | B?'}\n"
+    more = "profile: nano, seeds: [0], overrides: {}"
+    arms = f"sft: {{question: 'Taught?', {more}}}\ngrpo: {{question: 'A | B?', {more}}}\n"
     (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
     rows = results.arms_table(load_case("poker")).splitlines()[2:5]
     assert [row.split("<br>")[0] for row in rows] == ["| Taught?", "| A \\| B?", "| another"]

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-import yaml
-
 from casebook import paths, records
 from casebook.case import Case, known_cases, load_case
+from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
 Say = Callable[[str], None]
@@ -241,8 +240,8 @@ def _with_note(text: str, lines: Sequence[str]) -> str:
 
 def _questions(case: Case) -> dict[str, str]:
     """What each arm of a case asks, in the order of its file of experiments."""
-    path = paths.CONFIGS / case.name / "experiments.yaml"
-    arms = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    named = (paths.CONFIGS / case.name / "experiments.yaml").exists()
+    arms = read_arms(case.name) if named else {}
     return {name: arm["question"] for name, arm in arms.items()}
 
 
