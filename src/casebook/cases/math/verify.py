@@ -206,6 +206,8 @@ def _in_prose(text: str) -> str | None:
             found = "" if _denied(sentence, *run) else run[2]
         else:
             found = _without_reason(_bare(sentence))
+        if _DENIED_BEFORE.search(_CLAUSE_END.split(text[: last.start()][-300:])[-1]):
+            return ""
         if found:
             return "" if _taken_back(text[last.end() + len(sentence) :], found) else found
         if sentence:
@@ -382,36 +384,55 @@ def _without_reason(answer: str) -> str:
 
 _DENIAL = (
     r"(?<![\\A-Za-z])(?:not|never|cannot|neither|nor|wrong|incorrect|impossible|unlikely|except|"
-    r"rul(?:e|es|ed|ing) out|exclud(?:e|es|ed|ing)|eliminat(?:e|es|ed|ing)|thing but)\b|n't\b|"
+    r"rul(?:e|es|ed|ing) out|exclud(?:e|es|ed|ing)|eliminat(?:e|es|ed|ing)|nobody|doubt|unclear|"
+    r"(?:any|every|no)thing but|all but|other than)\b|n't\b|"
     r"\\(?:not|neg|lnot)(?![A-Za-z])"
 )
 _DENIED = re.compile(_DENIAL, re.IGNORECASE)
 _CLAUSE_END = re.compile(
     r"[.;:!?](?=\s)|\n|,\s+(?=[A-Za-z])|"
-    r"(?<![\\A-Za-z])(?:so|thus|hence|therefore|(?<!thing )but(?! also))\b"
+    r"(?<![\\A-Za-z])(?:so|thus|hence|therefore|(?<!thing )(?<!all )but(?! also))\b"
 )
 _DENIED_BEFORE = re.compile(
-    rf"(?:{_DENIAL})(?:\s+(?:be|ever|equal|to|the|number|value|answer))*[\s$\\(\[*]*$",
+    rf"(?:{_DENIAL}|\\neq?|\bfalse(?= that)|\b(?:maybe|perhaps|possibly|(?:may|might|could)(?= be\b)))"
+    r"(?:\s+(?:be|is|are|it|ever|equals?|to|that|if|whether|sure|true|thinks?|believes?|say|the|"
+    r"number|value|answer))*[\s$\\(\[*]*$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
     r"[\s$.,)\]\\}*]*(?:(?:is|are|was|were|seems|must be)(?:n't|\s+not)\s+"
-    r"(?:it|right|correct|true|possible|the|an?|my)\b|(?:is|are|was|were|seems|must be)\s+"
-    r"(?:wrong|incorrect|false|impossible|ruled out|excluded)\b|can(?:not|'t)\s+be\b)"
+    r"(?:it|right|correct|true|possible|the|an?|my)\b|"
+    r"(?:is|are|was|were|seems|(?:must|would|may|might|could) be)\s+"
+    r"(?:an? )?(?:wrong|incorrect|false|impossible|ruled out|excluded)\b|can(?:not|'t)\s+be\b|"
+    r"\?|(?:(?:but\s+)?(?:that|this|it)(?:'s|\s+is)\s+)?(?:wrong|incorrect|false|"
+    r"not (?:right|correct|true))[\s.!]*$|no[\s.!]*$)",
+    re.IGNORECASE,
 )
 _OR_AFTER = re.compile(
-    r"[\s$.,;)\]\\}*]*(?:\\text\s*\{)?\s*(?:and/)?or\b\s*\}?\s*(?:maybe|perhaps|possibly|even)?\s*"
+    r"[\s$.,;()\]\\}*]*(?:\\text\s*\{)?\s*(?:(?:and/)?or|and(?=\s+\$?-?\d+\$?[\s.]*$))\b\s*\}?\s*"
+    r"(?:maybe|perhaps|possibly|even)?\s*"
     r"(?P<other>\$[^$]{1,99}\$|\\\(.{1,99}?\\\)|\S+)",
     re.IGNORECASE,
 )
 _OR_BEFORE = re.compile(
-    r"(?P<other>\$[^$]{1,99}\$|\\\([^()]{1,99}\\\)|\S{1,99})"
-    r"[\s,$]*(?:\\text\s*\{)?\s*(?<![\\A-Za-z])(?:and/)?or\b\s*\}?[\s$\\(\[*]*$"
+    r"(?P<other>\$[^$]{1,99}\$|\\\([^()]{1,99}\\\)|\S{1,99})[\s,$]*(?:\.\s+)?(?:\\text\s*\{)?\s*"
+    r"(?<![\\A-Za-z])(?:(?:and/)?or|maybe|perhaps|alternatively)\b\s*\}?[\s$\\(\[*]*$",
+    re.IGNORECASE,
+)
+_UNLESS_AFTER = re.compile(
+    r"[\s$.,;()\]\\}*]*(?:unless|otherwise|alternatively|maybe|perhaps|possibly|"
+    r"(?:but )?it (?:could|may|might) be)\b",
+    re.IGNORECASE,
 )
 _PLAIN_WORD = re.compile(r"[A-Za-z]{2,}\W*")
 
 
 _VALUE_AFTER = r"(?:\$[^$]{1,99}\$|\\\(.{1,99}?\\\)|\(?[A-J]\)|\(?[^\sA-Za-z$(][^\n]{0,60})"
+_ANOTHER = re.compile(
+    r"[\s$.,;)]*(?:(?:no|wait|actually|sorry|correction)\W+)?(?:it(?:'s| is)\s+)?"
+    r"(-?\$?(?:\d|\\[dt]?frac)[^\s$]{0,60})[\s.$]*$",
+    re.IGNORECASE,
+)
 _OR_IN_THE_END = re.compile(
     rf"[.\n]\s*or\s+(?:maybe\s+|perhaps\s+)?({_VALUE_AFTER})[\s.]*$", re.IGNORECASE
 )
@@ -421,39 +442,26 @@ _SAID_AFTER = re.compile(rf"answer\s+is\s+({_VALUE_AFTER}|\d\S*)", re.IGNORECASE
 def _taken_back(after: str, answer: str) -> bool:
     """Whether what follows an answer ends with "or" and another, or says another is the answer."""
     found = [_OR_IN_THE_END.search(after[-200:]), *_SAID_AFTER.finditer(after[:2000])]
+    if len(after) < 100:
+        found.append(_ANOTHER.match(after))
     others = [_without_reason(match[1].split(". ")[0].rstrip(".,;")) for match in found if match]
     return any(not _alike(_bare(other), answer) for other in others)
-
-
-def _denied(text: str, start: int, end: int, answer: str, boxed: bool = False) -> bool:
-    """Whether the words around an answer take it back or name another one beside it.
-
-    A box says that this is the answer, whatever the clause before it denies or compares; directly
-    before it a denial counts.
-    """
-    before, after = text[max(0, start - 300) : start], text[end : end + 200]
-    clause = _CLAUSE_END.split(before)[-1]
-    if before.endswith(", ") and "=" in answer:
-        clause = ""  # "as x cannot be 0, x = 5"
-    if _DENIED_AFTER.match(after) or _DENIED_BEFORE.search(clause):
-        return True
-    if not boxed and (_DENIED.search(clause) or _COMPARED_BEFORE.search(clause)):
-        return True
-    for match in filter(None, (_OR_AFTER.match(after), _OR_BEFORE.search(before))):
-        other = _bare(match["other"].rstrip(".,;"))
-        # "5 or, in words, five" names nothing else; "5 or more" and "even or odd" do
-        word = _PLAIN_WORD.match(other) and other not in ("more", "less")
-        if not boxed and not _listed(other, answer, "or"):
-            continue  # "x + 2 = 7, or x = 5" concludes
-        if not (word and not _words(_level(answer[:LONGEST]))) and not _alike(other, answer):
-            return True
-    return False
 
 
 _CHANGING = (
     r"(?:m|b|tr)illions?|thousands?|hundreds?|dozens?|gross|factorial|squared|cubed|doubled|"
     r"tripled|hal(?:f|ves)|quarters?|(?:third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?|"
     r"(?:hundred|thousand|million)ths?|plus|minus|maybe|perhaps|possibly|probably|or so"
+)
+# What stands right before or behind a box and makes another value of what is in it.
+_CHANGED_BEFORE = re.compile(
+    r"(?:\d|(?<!\w)-|(?:[\d)}\]]|(?<![A-Za-z])[a-z])\s*(?:[-+/^_]|(?<!\*)\*)\s*|"
+    r"\\(?:times|cdot|div|pm|mp|log|ln|sqrt(?:\[\w+\])?|[cdt]?frac(?:\s*\{[^{}]*\})?)\s*)"
+    r"\$?\{?\$?\Z"
+)
+_CHANGED_BEHIND = re.compile(
+    r"\s*\{|[\dxynike](?![A-Za-z])|[\s$}]*(?:\^(?!\s*\{?\s*\\circ)|[-+*/]\s*[\d\\(]|"
+    rf"\\(?:times|cdot|div|pi|sqrt|[cdt]?frac|pm)(?![a-z])|(?:\\text\s*\{{)?\s*(?:{_CHANGING})\b)"
 )
 _BESIDE = (
     r"as well as|otherwise|unless|alternatively|but|versus|vs|xor|or else|one of|opposite|false"
@@ -484,6 +492,33 @@ def _contradicts(equation: str) -> bool:
         return len(set(map(_words, members))) > 1
     names = re.findall(r"\\?[A-Za-z]+", "=".join(members[1:])) if len(members) > 2 else []
     return len(members[0]) == 1 and members[0] in names
+
+
+def _denied(text: str, start: int, end: int, answer: str, boxed: bool = False) -> bool:
+    """Whether the words around an answer take it back or name another one beside it.
+
+    A box says that this is the answer, whatever the clause before it denies or compares; directly
+    before it a denial counts.
+    """
+    before, after = text[max(0, start - 300) : start], text[end : end + 200]
+    clause = _CLAUSE_END.split(before)[-1]
+    if before.endswith(", ") and "=" in answer:
+        clause = ""  # "as x cannot be 0, x = 5"
+    if _DENIED_AFTER.match(after) or _DENIED_BEFORE.search(clause) or _UNLESS_AFTER.match(after):
+        return True
+    if boxed and (_CHANGED_BEFORE.search(before) or _CHANGED_BEHIND.match(after)):
+        return True
+    if not boxed and (_DENIED.search(clause) or _COMPARED_BEFORE.search(clause)):
+        return True
+    for match in filter(None, (_OR_AFTER.match(after), _OR_BEFORE.search(before))):
+        other = _bare(match["other"].rstrip(".,;"))
+        # "5 or, in words, five" names nothing else; "5 or more" and "even or odd" do
+        word = _PLAIN_WORD.match(other) and other not in ("more", "less")
+        if not boxed and not _listed(other, answer, "or"):
+            continue  # "x + 2 = 7, or x = 5" concludes
+        if not (word and not _words(_level(answer[:LONGEST]))) and not _alike(other, answer):
+            return True
+    return False
 
 
 _TWO_CHOICES = re.compile(r"\(?[A-J]\)? ?(?:=|\\approx) ?\(?[A-J]\)?")
@@ -624,7 +659,8 @@ def _level(text: str) -> str:
     text = re.sub(r"\s+", " ", text).strip()
     if re.fullmatch(f"{_OPEN}[^{_OPEN}{_CLOSE}]*{_CLOSE}\\.?", text):
         text = text.replace(_OPEN, "").replace(_CLOSE, "")
-    text = re.sub(r"(?<!\.)[.,;:]+$", "", text.strip(" *`\"'")).strip()
+    text = re.sub(r"^(\"|'|`)(.*)\1$", r"\2", text.strip(" *"))
+    text = re.sub(r"(?<!\.)[.,;:]+$", "", text.strip()).strip()
     text = _ABOUT.sub("", text)
     text = re.sub(rf"^{_OPEN}?(?:negative|minus) ?{_CLOSE}? ?(?=[\d.])", "-", text)
     text = _ORDINAL.sub(r"\1", text)
@@ -1161,7 +1197,7 @@ def _without_unit(text: str, reference: bool = False) -> tuple[str, str]:
         words = f"{inner} {words}" if inner else words
     words = _SQUARED.sub("", words)
     known = [
-        _UNIT_OF.get(word, _UNIT_OF.get(word.lower()))
+        _UNIT_OF.get(word, _UNIT_OF.get(word.lower()) if len(word) > 1 else None)
         for word in re.split(r"[\s./]+", words)
         if word
     ]
@@ -1477,7 +1513,8 @@ def _foreign_words(gold: str, given: str) -> bool:
     marked = re.findall(rf"{_OPEN}([^{_CLOSE}]*)", given)
     if any(word.strip().lower() not in known for word in marked):
         return True
-    if any(sign in given and sign not in gold for sign in (r"\ldots", r"\ne ")):
+    signs = (r"\ldots", r"\ne ", r"\equiv", "mod")
+    if any(sign in given and sign not in gold for sign in signs):
         return True
     runs = _RUN_OF_LETTERS.findall(_FUNCTION.sub("", _ENVIRONMENT.sub("", given)))
     return any(run.lower() not in known and set(run.lower()) - letters for run in runs)
