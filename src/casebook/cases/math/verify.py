@@ -394,7 +394,8 @@ _CLAUSE_END = re.compile(
     r"(?<![\\A-Za-z])(?:so|thus|hence|therefore|(?<!thing )(?<!all )but(?! also))\b"
 )
 _DENIED_BEFORE = re.compile(
-    rf"(?:{_DENIAL}|\\neq?|\bfalse(?= that)|\b(?:maybe|perhaps|possibly|(?:may|might|could)(?= be\b)))"
+    rf"(?:{_DENIAL}|\\neq?|"
+    r"\b(?:false(?= that)|maybe|perhaps|possibly|(?:may|might|could)(?= be\b)))"
     r"(?:\s+(?:be|is|are|it|ever|equals?|to|that|if|whether|sure|true|thinks?|believes?|say|the|"
     r"number|value|answer))*[\s$\\(\[*]*$",
     re.IGNORECASE,
@@ -623,6 +624,7 @@ _REWRITES = [
         (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])", r"^\\circ "),
         (r"\\(?:approx|simeq|doteq)(?![A-Za-z])", r"\\approx "),
         (r"\\lg(?![A-Za-z])", r"\\log "),
+        (r"\{:\}|\\colon(?![A-Za-z])", ":"),
         (r"(?<![A-Za-z_^])\{ ?\}", " "),
         (r"\\(?:ldots|dots|cdots|dotsc|dotsb)(?![A-Za-z])|\.\.\.", r"\\ldots "),
         (r"\*\*", "^"),
@@ -632,7 +634,8 @@ _REWRITES = [
 
 
 _ABOUT = re.compile(
-    rf"^(?:{_OPEN}?(?:approximately|approx\.?|about|roughly|exactly|equals){_CLOSE}?|\\sim|=)\s*"
+    rf"^(?:{_OPEN}?(?:approximately|approx\.?|about|roughly|exactly|equals|"
+    rf"(?i:(?:the )?(?:final )?answer(?: is|:))) ?{_CLOSE}?|\\sim|=)\s*"
 )
 _ORDINAL = re.compile(rf"^(\d+) ?(?:\^ ?\{{? ?)?{_OPEN}?(?:st|nd|rd|th){_CLOSE}?\}}?$")
 _REALS = re.compile(r"^(?:the )?(?:set of )?(?:all )?real(?: number)?s?$", re.IGNORECASE)
@@ -660,7 +663,7 @@ def _level(text: str) -> str:
     if re.fullmatch(f"{_OPEN}[^{_OPEN}{_CLOSE}]*{_CLOSE}\\.?", text):
         text = text.replace(_OPEN, "").replace(_CLOSE, "")
     text = re.sub(r"^(\"|'|`)(.*)\1$", r"\2", text.strip(" *"))
-    text = re.sub(r"(?<!\.)[.,;:]+$", "", text.strip()).strip()
+    text = re.sub(r"(?<!\.)[.,;:\\]+$", "", text.strip()).strip()
     text = _ABOUT.sub("", text)
     text = re.sub(rf"^{_OPEN}?(?:negative|minus) ?{_CLOSE}? ?(?=[\d.])", "-", text)
     text = _ORDINAL.sub(r"\1", text)
@@ -941,7 +944,8 @@ def _same(gold: _Answer, given: _Answer, ask: _Ask) -> bool:
             return ask(gold.text, given.text)
         if given.kind == "equation" and not gold.name:
             value = given.parts[0]
-            return value.text != "0" and _same(gold, value, ask)
+            to_solve = re.match(r"-?[\d.]+ ?\\?[A-Za-z] ?=", given.text)
+            return value.text != "0" and not to_solve and _same(gold, value, ask)
         whole = [f"{side.name}={side.text}" if side.name else "" for side in (gold, given)]
         meant, said = whole[0] or gold.text, whole[1] or given.text
         return bool("=" in meant and "=" in said and ask(meant, said))
@@ -1151,7 +1155,7 @@ _COUNTED = (
     "question problem test item object gift toy sticker"
 )
 _OF_UNITS = frozenset(  # words that may stand beside a unit
-    "square sq cubic cu per of different distinct possible total positive ordered more".split()  # noqa: SIM905
+    "square sq cubic cu per of different distinct possible total positive ordered more old".split()  # noqa: SIM905
 )
 _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
 _UNIT_OF |= dict.fromkeys(_COUNTED.split(), "")
@@ -1228,9 +1232,11 @@ _BASE = re.compile(
     rf"|[ {_OPEN}(]+base ?(?P<named>\d+|[a-z]+)[ {_CLOSE})]*)"
 )
 _BASE_NAMES = dict(two=2, three=3, four=4, five=5, six=6, seven=7, eight=8, nine=9, ten=10)  # noqa: C408
-_CHOICE = re.compile(rf"[{_OPEN}(\[]*\(? ?(?P<letter>[A-J]) ?[)\]{_CLOSE}]*[.:)]?")
+_CHOICE = re.compile(
+    rf"[{_OPEN}(\[]*(?:(?i:option|choice|answer) )?\(? ?(?P<letter>[A-J]) ?[)\]{_CLOSE}]*[.:)]?"
+)
 _LABELLED = re.compile(
-    rf"[{_OPEN} ]*\((?P<letter>[A-J])\)[{_CLOSE} ]*"
+    rf"[{_OPEN} ]*\(?(?P<letter>[A-J])(?:\)|\. )[{_CLOSE} ]*"
     rf"(?!.*(?:\b[A-J]|\bor|\band)\b|[{_OPEN} ]*(?:is |\\|[,;/|&+^!*=_(]))(?P<rest>\S.*)"
 )
 _CLOCK = re.compile(rf"(\d+(?: ?: ?\d+)+)[ {_OPEN}]*([ap]\.? ?m\.?)?[ {_CLOSE}]*", re.IGNORECASE)
@@ -1289,8 +1295,15 @@ def _same_in_base(gold: str, given: str, *found: re.Match | None) -> bool:
     for text, match in zip((gold, given), found, strict=True):
         digits.append(re.sub(r"[ ,()]", "", match["digits"] if match else text).lstrip("0").upper())
         base = (match["sub"] or match["named"]).lower() if match else ""
-        bases.append(str(_BASE_NAMES.get(base, base)))
-    return digits[0] == digits[1] and (bases[0] == bases[1] or not all(bases))
+        bases.append(_BASE_NAMES.get(base) or (int(base) if base.isdecimal() else base))
+    if digits[0] != digits[1] or (all(bases) and bases[0] != bases[1]):
+        return False
+    return all(base == "" or _written_in(digits[0], base) for base in bases)
+
+
+def _written_in(digits: str, base: int | str) -> bool:
+    """Whether these are digits of that base."""
+    return isinstance(base, int) and all(int(digit, 17) < base for digit in digits if digit != ".")
 
 
 def _letter_of(text: str) -> str:
@@ -1513,7 +1526,7 @@ def _foreign_words(gold: str, given: str) -> bool:
     marked = re.findall(rf"{_OPEN}([^{_CLOSE}]*)", given)
     if any(word.strip().lower() not in known for word in marked):
         return True
-    signs = (r"\ldots", r"\ne ", r"\equiv", "mod")
+    signs = (r"\ldots", r"\ne ", r"\equiv", "mod", "'")
     if any(sign in given and sign not in gold for sign in signs):
         return True
     runs = _RUN_OF_LETTERS.findall(_FUNCTION.sub("", _ENVIRONMENT.sub("", given)))
