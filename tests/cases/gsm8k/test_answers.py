@@ -24,7 +24,7 @@ REASONS = [
 ]
 REASONS += [". This is because of the 7 days.", " given the 3 boys", " — 6 for each of 7 days"]
 PLACES = ["<answer>{}</answer>", "<reasoning>6*7</reasoning>\n<answer>\n{}\n</answer>", "#### {}"]
-PLACES += [r"so \boxed{{{}}}", "The answer is {}", "7 days\n#### {}", "{}", "6*7\n<answer>{}"]
+PLACES += [r"so \boxed{{{}}}", "The answer is {}", "2 days\n#### {}", "{}", "6*7\n<answer>{}"]
 # What makes a hedge of an answer: {0} is what was said, {1} another number.
 HEDGES = ["{0} or {1}", "{1} or {0}", "either {0} or {1}", "{0}, {1}", "{0} and {1}", "{0}\n{1}"]
 HEDGES += ["{0}; {1}", "{0} {1}", "{1} {0}", "{0} ({1})", "{0}, or {1}?", "{0} unless it is {1}"]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from casebook import CasebookError, problem_sets
 from casebook.cases.math import verify, worker
+from casebook.cases.math.notation import LONGEST
 from casebook.cases.math.rewards import grade
 from casebook.cases.math.studies.verifiers import HOSTILE
 from casebook.cases.math.verify import POLICIES, answer_of, equivalent, last_boxed, prepare
@@ -496,7 +497,7 @@ def test_nothing_is_equivalent_to_nothing_else(text):
 
 
 def test_an_answer_of_a_thousand_digits_is_compared_as_a_string():
-    long = "1" * (verify.LONGEST + 1)
+    long = "1" * (LONGEST + 1)
     assert equivalent(long, long)
     assert not equivalent(long, long + "0")
 

@@ -39,7 +39,8 @@ _BOX = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
 _HASHES = re.compile(r"####\s{0,9}([^\n]{0,1000})")
 # A number that comes soon, unless the line is a heading like "#### 3. Then".
 _RESULT = re.compile(
-    r"(?!\W*(?:[Ss]tep\b|\d{1,2}[.)] +(?!This|That|It|Because|Since)[A-Z*]))"
+    r"(?!\W*(?:[Ss]tep\b"
+    r"|\d{1,2}[.)] +(?!This|That|It|Because|Since|No\b|Wait|Actually|Or\b)[A-Z*]))"
     r"\W*(?:[A-Za-z]+\W+){0,4}\d"
 )
 _PHRASE = re.compile(r"(?<![/\w])answer\b[^\n.!?\d]{0,40}?(?:\b(?:is|be)\b|:|=)", re.IGNORECASE)
@@ -215,6 +216,7 @@ _MEASURES = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[\n;]")
+_SAID = re.compile(r"(?<=[.!?])\s+|;(?![^;\n]*=)")  # where what "the answer is" says may end
 _NEW_START = re.compile(r",? (?=(?:so|meaning|making|leaving|therefore|thus|hence)\b)")
 _SEGMENT = re.compile(r"([=≈])|, |\b(?:and|but|then)\b", re.IGNORECASE)
 _OPERATOR = re.compile(r"[+*×÷^]|(?<![A-Za-z])[-/]|[-/](?![A-Za-z])|(?<![A-Za-z])x(?![A-Za-z])")
@@ -320,7 +322,7 @@ def _marked(text: str) -> Iterator[str]:
         line = _LINE.match(text, phrase.end())
         start, end = line.start(1), line.end(1)
         later = text[end : end + LONGEST_STATEMENT]
-        said = _SENTENCE.split(line[1], maxsplit=1)[0]
+        said = _SAID.split(line[1], maxsplit=1)[0]
         # "answer:" may also open a whole solution, though not time and again
         opens = tried < MOST_MARKS and phrase[0][-1] in ":=" and _DIGIT.search(later)
         if _DIGIT.search(said) and not (opens and len(NUMBER.findall(line[1])) > 1):
