@@ -59,8 +59,8 @@ _CONTRAST = _words(
 # After an answer, these say that it may be another.
 _ALTERNATIVE = _words(
     """or, either, unless, if not, otherwise, alternatively, alternative, else, perhaps, maybe,
-    possibly, also, as well, as well as, could, may, might, actually, wait, instead, rather, correction,
-    sorry, mean, second thought, second thoughts, reflection, scratch, reconsider"""
+    possibly, also, as well, as well as, could, may, might, actually, wait, instead, rather,
+    correction, sorry, mean, second thought, second thoughts, reflection, scratch, reconsider"""
 )
 _AS_WELL = _words("also, too, as well, possible")  # the same, of the name before
 _REASON = _words(
