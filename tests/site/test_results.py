@@ -171,18 +171,14 @@ def test_files_that_the_readme_links_to_are_there():
 
 @pytest.mark.parametrize("case", ["poker", "landuse", "gsm8k", "math"])
 def test_the_policy_of_answers_is_shown_with_examples_of_every_rule(case):
-    policy = results.answers(case)
-    assert len(policy) >= 5
-    for one in policy:
-        assert one["rule"].endswith(".")
-        assert "<td>" in one["examples"]
-        assert "\n" not in one["examples"]  # a blank line would end the block of HTML
+    table = results.answers(case)
+    assert "\n" not in table  # a blank line would end the block of HTML
+    for rows in table.split('<td colspan="3">')[1:]:
+        assert rows.count("<tr><td>") >= 1
 
 
 def test_tags_of_an_example_are_text():
-    examples = [
-        {"rule": "form", "completion": "<answer>\n5|$6</answer>", "gold": 5, "grade": "none"}
-    ]
-    table = results._examples(examples, "form")
-    assert "<code>&lt;answer&gt;&#8629;<wbr>5|$6&lt;/answer&gt;</code>" in table
-    assert "<td>no answer</td>" in table
+    example = {"completion": "<answer>\n5|$6</answer>", "gold": 5, "grade": "none"}
+    (row,) = results._examples([example])
+    assert "<code>&lt;answer&gt;&#8629;<wbr>5|$6&lt;/answer&gt;</code>" in row
+    assert "<td>no answer</td>" in row

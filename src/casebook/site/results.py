@@ -198,32 +198,30 @@ def arms_table(case: Case) -> str:
     return _with_note("\n".join([*table, "", total]), lines)
 
 
-def answers(case: str) -> list[dict[str, str]]:
-    """The written policy of what a case's answer is: `rule` and `examples`, an HTML table.
+def answers(case: str) -> str:
+    """The written policy of what a case's answer is, each rule with examples: an HTML table.
 
-    It is HTML, in one block, because in Markdown dollars and bars of an example have a meaning.
+    It is HTML, in one line, because in Markdown dollars and bars of an example have a meaning.
     """
     path = records.claims.CASES / case / "answers.yaml"
     policy = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [
-        {"rule": " ".join(rule.split()), "examples": _examples(policy["examples"], name)}
-        for name, rule in policy["rules"].items()
-    ]
+    rows = ["<tr><th>completion</th><th>right answer</th><th>grade</th></tr>"]
+    for name, rule in policy["rules"].items():
+        rows.append(f'<tr><td colspan="3">{html.escape(" ".join(rule.split()))}</td></tr>')
+        rows += _examples([one for one in policy["examples"] if one["rule"] == name])
+    return f'<table class="answers">{"".join(rows)}</table>'
 
 
-def _examples(examples: Sequence[Mapping[str, Any]], rule: str) -> str:
-    """At most two examples of a rule for each grade, so that both sides of it are seen."""
+def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
+    """At most two rows for each grade, so that both sides of a rule are seen."""
     rows = []
     for grade, said in GRADES.items():
-        shown = [one for one in examples if one["rule"] == rule and one["grade"] == grade]
-        for example in shown[:2]:
-            texts = (
-                f"<code>{html.escape(str(example[key]))}</code>" for key in ("completion", "gold")
-            )
-            completion, gold = (text.replace("\n", "&#8629;<wbr>") for text in texts)
-            rows.append(f"<tr><td>{completion}</td><td>{gold}</td><td>{said}</td></tr>")
-    head = "<tr><th>completion</th><th>right answer</th><th>grade</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        for example in [one for one in examples if one["grade"] == grade][:2]:
+            completion, gold = (html.escape(str(example[key])) for key in ("completion", "gold"))
+            shown = completion.replace("\n", "&#8629;<wbr>") or "&nbsp;"
+            cells = f"<code>{shown}</code>", f"<code>{gold}</code>", said
+            rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    return rows
 
 
 def benchmarks_table() -> str:
