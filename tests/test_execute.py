@@ -22,6 +22,7 @@ from nbformat.v4 import (
 from casebook import execute, paths
 from casebook.case import CasebookError, UnknownName
 from casebook.execute import series
+from casebook.records.writing import alone_in
 
 PARAMETERS = 'PROFILE = "nano"\nSEED = 0\nRUNS_DIR = "runs"\nDATA_DIR = ""\nLIMIT = 0'
 
@@ -317,7 +318,10 @@ def test_the_longest_case_starts_first(checkout, monkeypatch):
 
 def test_a_second_series_in_the_same_checkout_is_refused(checkout):
     write_notebook(checkout, "10_alpha_oracle")
-    with series._alone(), pytest.raises(CasebookError, match="are being executed into"):
+    with (
+        alone_in(checkout / "reports", "busy"),
+        pytest.raises(CasebookError, match="are being executed into"),
+    ):
         execute.execute()
     assert execute.read_status() == {}
 
@@ -331,8 +335,14 @@ def test_a_second_series_in_the_same_checkout_is_refused(checkout):
         ({"parameters": {"STEPS": 3}}, "unknown parameter 'STEPS': known are PROFILE, SEED"),
         ({"parameters": {"LIMIT": "all"}}, "the parameter LIMIT is int (by default 0), not 'all'"),
         ({"parameters": {"LIMIT": True}}, "the parameter LIMIT is int (by default 0), not True"),
-        ({"cases": "pker"}, "unknown case 'pker': known are all, alpha"),
-        ({"cases": ["alpha", "beta"]}, "unknown case 'beta'"),
+        (
+            {"cases": "10_alpha_orcle"},
+            "unknown case or notebook '10_alpha_orcle': did you mean '10_alpha_oracle'. known are "
+            "all, alpha, and numbers 10",
+        ),
+        ({"cases": "11"}, "unknown case or notebook '11': .*and numbers 10"),
+        ({"cases": ["alpha", "beta"]}, "unknown case or notebook 'beta'"),
+        ({"cases": ""}, "unknown case or notebook ''"),
         ({"profile": "huge"}, "unknown profile 'huge'"),
         ({"start_from": 50}, "no notebook of all has a number from 50 on"),
         ({"in_place": True, "profile": "smoke"}, "--in-place writes the committed notebooks"),
@@ -389,6 +399,9 @@ def test_selection_by_case_and_number(checkout):
     assert selected(["beta", "alpha"]) == ["10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle"]
     assert selected("alpha", 12) == ["13_alpha_grpo"]
     assert selected("claims") == ["90_claims"]
+    for name in ("13", "13_alpha_grpo", "13_alpha_grpo.ipynb", "notebooks/13_alpha_grpo.ipynb"):
+        assert selected(name) == ["13_alpha_grpo"]
+    assert selected(["13", "alpha", "0"]) == names[:3]
 
 
 def test_a_status_file_that_cannot_be_read_counts_as_none(checkout):

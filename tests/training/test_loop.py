@@ -716,7 +716,7 @@ def test_checkpoints_stand_where_no_batch_of_completions_is_under_way(tmp_path, 
 
 def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
     overrides = FEW | {"max_steps": 1, "evaluate_every": 0}
-    missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "data/nano/nothing"})
+    missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "nobody/nothing"})
     with pytest.raises(CasebookError, match="no model could be loaded"):
         training.train(missing, tmp_path / "run")
     assert training.train(training.read_config(SMOKE, overrides), tmp_path / "run").finished

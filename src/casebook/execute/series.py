@@ -86,7 +86,8 @@ def execute(
     """Execute the notebooks of some cases and keep the copies that succeeded.
 
     Args:
-        cases: `"all"`, or names of cases; `"start"` is the notebooks before them.
+        cases: `"all"`, or names of cases; `"start"` is the notebooks before them; single ones by
+            number (`"12"`) or file name.
         profile: their `PROFILE`.
         seed: their `SEED`.
         parameters: more of their parameters; each must be known to at least one notebook, and
@@ -103,7 +104,7 @@ def execute(
         One result for each notebook, in order.
 
     Raises:
-        CasebookError: before anything runs, for an unknown case, profile or parameter, a value
+        CasebookError: before anything runs, for an unknown name, profile or parameter, a value
             of the wrong type, or nothing to run; later, where `reports/` cannot be written.
     """
     check_name("profile", profile, PROFILES)
