@@ -141,6 +141,7 @@ def test_a_typing_mistake_is_answered_before_torch_is_imported():
         *(["evaluate", "--case", "pker"], ["evaluate", "--case", "poker", "--model", "nowhere"]),
         *(["experiments", "poker", "--arm", "gpro"], ["experiments", "pker"]),
         *(["nano", "build", "pker"], ["replay", "pker"], ["execute", "pker"]),
+        *(["execute", "-p", "SEED=-5"], ["execute", "-p", "PROFILE=huge"]),
     )
     code = (
         f"import sys; from casebook import cli\nfor arguments in {mistakes!r}:\n"

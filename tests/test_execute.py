@@ -1,6 +1,5 @@
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -233,36 +232,6 @@ def test_a_kill_ends_the_children_and_the_next_call_runs_what_is_left(checkout):
     write_notebook(checkout, "11_alpha_rewards", "print('quick')")
     results = execute.execute()
     assert [(r.status, r.reused) for r in results] == [("ok", True), ("ok", False)]
-
-
-@pytest.mark.heavy
-def test_a_series_killed_at_any_moment_goes_on_to_the_same_copies(checkout):
-    for number in range(10, 13):
-        write_notebook(checkout, f"{number}_alpha_oracle", f"print({number} * SEED)", "1 + 1")
-    program = [sys.executable, "-m", "casebook.cli", "execute", "--seed", "7"]
-    names = [f"{number}_alpha_oracle" for number in range(10, 13)]
-
-    def copies():
-        assert [execute.read_status()[name]["status"] for name in names] == ["ok"] * 3
-        return [outputs_of(checkout / f"reports/executed/{name}.ipynb") for name in names]
-
-    started = time.monotonic()
-    subprocess.run(program, check=True)
-    seconds, whole = time.monotonic() - started, copies()
-    draw, killed = random.Random(0), 0
-    while killed < 20:
-        shutil.rmtree(checkout / "reports")
-        while True:
-            command = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
-            try:
-                command.wait(draw.uniform(0, seconds))
-                break
-            except subprocess.TimeoutExpired:
-                command.kill()
-                command.communicate()
-                killed += 1
-        assert command.returncode == 0, command.stderr.read()
-        assert copies() == whole
 
 
 def wait_for(condition, seconds=60):

@@ -688,7 +688,7 @@ def test_two_trainings_into_one_folder_are_one_and_a_sentence(tmp_path):
 @pytest.mark.parametrize("output", ["file", "file/run", "/proc/run"])
 def test_a_folder_that_cannot_be_written_is_one_sentence(output, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CasebookError, match=r"cannot be written"):
+    with pytest.raises(CasebookError, match=r"cannot be written: "):
         training.train(training.read_config(SMOKE, SHORT), tmp_path / output)
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -119,10 +119,10 @@ def execute(
     asked = {"PROFILE": profile, "SEED": seed} | absolute_files(parameters or {})
     if "RUNS_DIR" in os.environ and not in_place:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
-    given = check_parameters(notebooks, asked)
     check_name("profile", asked["PROFILE"], PROFILES)
     if not FIELDS["seed"].takes(asked["SEED"]):
         raise CasebookError(f"SEED is {asked['SEED']!r}, and must be {FIELDS['seed']}")
+    given = check_parameters(notebooks, asked)
     groups: dict[str, list[Path]] = {}
     for notebook in notebooks:
         groups.setdefault(group_of(notebook), []).append(notebook)
