@@ -119,8 +119,13 @@ def test_what_is_up_to_date_is_not_run_again(checkout, monkeypatch):
     assert reused()
     (checkout / "data" / "rows.csv").write_text("other data")
     assert not reused()
-    (checkout / "reports/executed" / path.name).unlink()
+    copy = checkout / "reports/executed" / path.name
+    copy.unlink()
     assert not reused()
+    for damaged in (copy.read_bytes()[:100], bytes(100), b"", b"[]", b"{}"):
+        copy.write_bytes(damaged)
+        assert not reused()
+    assert reused()
 
 
 def test_a_file_that_a_parameter_names_is_an_input(checkout, tmp_path, monkeypatch):

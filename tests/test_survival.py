@@ -316,7 +316,7 @@ def figures(run):
     return {
         "record": timeless(run.record()),
         "metrics": [timeless(json.loads(line)) for line in open(run.metrics_file)],
-        "adapter": (run.adapter / "adapter_model.safetensors").read_bytes(),
+        "weights": [file.read_bytes() for file in run.adapter.glob("*.safetensors")],
         "completions": run.completions().to_csv(index=False),
     }
 
@@ -333,6 +333,7 @@ def check_equal(run, whole):
         {"lr_scheduler_type": "constant"},
         {"num_iterations": 2, "save_steps": 1},
         {"beta": 0.1, "save_total_limit": 1},
+        {"use_peft": False},
         {"method": "sft"},
         {"method": "rejection"},
         {"method": "plain_grpo"},

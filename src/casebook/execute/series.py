@@ -227,7 +227,7 @@ class _Series:
     def _run(self, notebook: Path, parameters: dict[str, Any]) -> Result:
         result = self._result(notebook, parameters, RUNNING)
         executed = paths.REPORTS / "executed" / notebook.name
-        if not self.force and executed.exists() and self._is_current(result):
+        if not self.force and self._is_current(result) and _is_whole(executed):
             earlier = self.status[result.name]
             result.status, result.reused = DONE, True
             result.seconds, result.started = earlier["seconds"], earlier["started"]
@@ -296,6 +296,15 @@ class _Series:
         with self.lock:
             self.status[result.name] = entry
             write_json(_status_file(), self.status)
+
+
+def _is_whole(notebook: Path) -> bool:
+    """Whether a file is there and a notebook: one that was cut short is made again."""
+    try:
+        nbformat.read(notebook, as_version=4)
+    except Exception:  # nbformat, json and jsonschema each have their own
+        return False
+    return True
 
 
 # What a run depends on
