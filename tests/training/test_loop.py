@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -655,11 +656,11 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
     assert training.Run(output).metrics()["step"].tolist() == list(range(1, 9))
 
 
-@pytest.mark.parametrize("method", ["grpo", "sft"])
+@pytest.mark.parametrize("changes", [{}, {"beta": 0.1}, {"method": "sft"}, {"use_peft": False}])
 def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
-    method, tmp_path, unmeasured
+    changes, tmp_path, unmeasured
 ):
-    overrides = {"method": method, "lr_scheduler_type": "constant", "test_limit": 4}
+    overrides = {"lr_scheduler_type": "constant", "test_limit": 4, **changes}
     whole = trained(tmp_path / "whole", **overrides)
     stopped = training.Run(tmp_path / "stopped")
     shutil.copytree(whole.path, stopped.path)
@@ -667,8 +668,9 @@ def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
     shutil.rmtree(stopped.adapter)
     config = training.read_config(SMOKE, SHORT | overrides)
     assert training.train(config, stopped.path, resume=True).record()["steps"] == 2
-    for file in whole.adapter.iterdir():
-        assert (stopped.adapter / file.name).read_bytes() == file.read_bytes(), file.name
+    for file in filter(Path.is_file, whole.adapter.rglob("*")):
+        saved = stopped.adapter / file.relative_to(whole.adapter)
+        assert saved.read_bytes() == file.read_bytes(), file.name
     assert stopped.metrics_file.read_bytes() == whole.metrics_file.read_bytes()
     timed = {"train_seconds", "measure_seconds", "samples_per_second", "peak_memory_mb"}
     one, other = whole.record(), stopped.record()

@@ -9,6 +9,14 @@ from casebook.models.generation import merged
 class RolloutTrainer(GRPOTrainer):
     """GRPO whose completions are written with the adapter merged, where that rounds nothing."""
 
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        model = model or self.model
+        if "ref" in getattr(model, "peft_config", {}):
+            # Beside TRL's reference, in a folder of its own, transformers finds that one alone.
+            model.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
+            model.set_adapter("default")
+
     def _generate_single_turn(self, *args, **kwargs):
         with merged(self.model):
             return super()._generate_single_turn(*args, **kwargs)
