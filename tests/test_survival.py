@@ -385,14 +385,17 @@ def two_arms(tmp_path, monkeypatch):
 
 
 def kept(folder):
-    """The records of experiments without times, and the bytes of what lies beside them."""
+    """The records of experiments without times, and the bytes of what lies beside them.
+
+    A kill may leave the beginning of a file, which is written beside its place.
+    """
     results = folder / "results"
     return {
         str(file.relative_to(results)): timeless(json.loads(file.read_text()))
         if file.name.startswith("seed")
         else file.read_bytes()
         for file in sorted(results.rglob("*"))
-        if file.is_file()
+        if file.is_file() and file.suffix != ".part"
     }
 
 
@@ -423,7 +426,8 @@ def notebooks(checkout):
         source = ["print(SEED)", f"print({number} * SEED)"]
         cells = [new_code_cell("SEED = 0", metadata={"tags": ["parameters"]})]
         notebook = new_notebook(cells=cells + [new_code_cell(line) for line in source])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        python = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        notebook.metadata["kernelspec"] = python
         nbformat.write(notebook, checkout / "notebooks" / f"{number}_alpha_oracle.ipynb")
 
     class Series:
