@@ -424,7 +424,7 @@ def notebooks(checkout):
     """`notebooks()` executes two notebooks; `notebooks.copies()` is what they printed."""
     for number in (10, 11):
         source = ["print(SEED)", f"print({number} * SEED)"]
-        cells = [new_code_cell("SEED = 0", metadata={"tags": ["parameters"]})]
+        cells = [new_code_cell('PROFILE = "nano"\nSEED = 0', metadata={"tags": ["parameters"]})]
         notebook = new_notebook(cells=cells + [new_code_cell(line) for line in source])
         python = {"name": "python3", "display_name": "Python 3", "language": "python"}
         notebook.metadata["kernelspec"] = python
