@@ -34,7 +34,8 @@ def test_arms_are_named_by_their_questions_in_the_order_of_their_file(checkout, 
     for arm in ("grpo", "sft", "another"):
         write_record(0, arm=arm)
     (paths.CONFIGS / "poker").mkdir()
-    arms = "sft: {question: 'Taught?'}\ngrpo: {question: 'A | B?'}\n"
+    more = "profile: nano, seeds: [0], overrides: {}"
+    arms = f"sft: {{question: 'Taught?', {more}}}\ngrpo: {{question: 'A | B?', {more}}}\n"
     (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
     rows = results.arms_table(load_case("poker")).splitlines()[2:5]
     assert [row.split("<br>")[0] for row in rows] == ["| Taught?", "| A \\| B?", "| another"]
@@ -166,3 +167,18 @@ def test_files_that_the_readme_links_to_are_there():
     links = re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", README.read_text())
     assert len(links) > 10
     assert not [link for link in links if not (README.parent / link).exists()]
+
+
+@pytest.mark.parametrize("case", ["poker", "landuse", "gsm8k", "math"])
+def test_the_policy_of_answers_is_shown_with_examples_of_every_rule(case):
+    table = results.answers(case)
+    assert "\n" not in table  # a blank line would end the block of HTML
+    for rows in table.split('<td colspan="3">')[1:]:
+        assert rows.count("<tr><td>") >= 1
+
+
+def test_tags_of_an_example_are_text():
+    example = {"completion": "<answer>\n5|$6</answer>", "gold": 5, "grade": "none"}
+    (row,) = results._examples([example])
+    assert "<code>&lt;answer&gt;&#8629;<wbr>5|$6&lt;/answer&gt;</code>" in row
+    assert "<td>no answer</td>" in row

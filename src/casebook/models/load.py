@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ CARD = "casebook.json"  # in a saved policy's folder: what it belongs to, and ho
 CARD_FIELDS = (
     *("case", "profile", "variant"),
     # what decides how it is loaded
-    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft"),
+    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
     # what decides how it writes
     *("max_completion_length", "temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "constraint"),
@@ -124,22 +123,31 @@ def load_policy(
         CasebookError: unknown name, or the model's folder is missing or corrupt.
     """
     settings = settings or read_settings(case, profile)
-    model, tokenizer = load_base(settings)
+    model, tokenizer = _load(settings)
     if settings["use_peft"]:
         model = FastLanguageModel.get_peft_model(model, **peft_arguments(settings, seed))
     return model, tokenizer
 
 
 def load_base(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
-    """The base model and tokenizer of a profile's settings, without an adapter."""
-    arguments = base_arguments(settings)
+    """The base model and tokenizer of a profile's settings, without an adapter.
+
+    It writes with plain `generate`: vLLM serves rollouts only, and a second engine beside a
+    training's would not fit.
+    """
+    return _load(settings | {"fast_inference": False})
+
+
+def _load(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
     try:
-        model, tokenizer = FastLanguageModel.from_pretrained(**arguments)
+        model, tokenizer = FastLanguageModel.from_pretrained(**base_arguments(settings))
     except CasebookError as error:
         name = settings["model_name_or_path"]
         if pretrained.which(name) != "hub":
             raise
         raise CasebookError(f"{error}; casebook models fetch {name} needs no hub") from error
+    if settings.get("use_cpu"):  # where it is trained
+        model = model.to("cpu")
     if tokenizer.pad_token is None:
         # Harmless here: masks come from lengths and the first end-of-sequence token, never
         # from `ids != pad`, which would drop every generated end from the loss.
@@ -207,11 +215,15 @@ def save_policy(
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 
 
-def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
+def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
     """Model, tokenizer and card of a folder that `save_policy` wrote.
 
     An adapter stays apart from its base: `model.disable_adapter()` gives the model before the
     training, and nothing is rounded by merging. The card decides what is loaded, and how.
+
+    Args:
+        folder: of the policy.
+        longer: tokens of room beyond those of the training, for longer prompts.
 
     Raises:
         CasebookError: the folder is missing, incomplete, corrupt, or not one of ours.
@@ -221,40 +233,42 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
         raise CasebookError(f"there is no model folder at {folder}")
     try:
         card = json.loads((folder / CARD).read_text())
-        # Measured with plain `generate`: a second vLLM engine would not fit beside a training's.
         settings = read_settings(card["case"], card["profile"]) | card
-        settings |= {"fast_inference": False}
+        settings["max_seq_length"] += longer
     except FileNotFoundError:
         raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise CasebookError(f"{folder / CARD} cannot be read: {_first_line(error)}") from error
     adapter = folder / "adapter_config.json"
-    if not adapter.exists():
-        model, tokenizer = load_base(settings | {"model_name_or_path": str(folder)})
-        return model, tokenizer, card
+    kind = "adapter" if adapter.exists() else "model"
     try:
-        base = json.loads(adapter.read_text())["base_model_name_or_path"]
-        here = pretrained.which(base)
-        if card.get("source", here) != here:
-            raise CasebookError(
-                f"the adapter in {folder} was trained on {base} from {card['source']}, and here "
-                f"it would be {base} from {here}: other weights"
-            )
+        base = str(folder)
+        if kind == "adapter":
+            base = json.loads(adapter.read_text())["base_model_name_or_path"]
+            here = pretrained.which(base)
+            if card.get("source", here) != here:
+                raise CasebookError(
+                    f"the adapter in {folder} was trained on {base} from {card['source']}, and "
+                    f"here it would be {base} from {here}: other weights"
+                )
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
-        _check_saved(folder)
-        model = PeftModel.from_pretrained(model, folder)
+        _check_saved(folder, kind)
+        if kind == "adapter":
+            model = PeftModel.from_pretrained(model, folder)
     except CasebookError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise CasebookError(f"the adapter in {folder} is damaged: {_first_line(error)}") from error
+        raise CasebookError(f"the {kind} in {folder} is damaged: {_first_line(error)}") from error
     return model, tokenizer, card
 
 
-def _check_saved(folder: Path) -> None:
-    """Raise where an adapter holds values that are no numbers, or its tokenizer is damaged."""
-    for name, tensor in load_file(folder / "adapter_model.safetensors").items():
-        if not tensor.isfinite().all():
-            raise CasebookError(f"the adapter in {folder} is damaged: {name} is not finite")
+def _check_saved(folder: Path, kind: str) -> None:
+    """Raise where a policy holds values that are no numbers, or its tokenizer is damaged."""
+    files = [folder / "adapter_model.safetensors"]
+    for file in files if kind == "adapter" else sorted(folder.glob("*.safetensors")):
+        for name, tensor in load_file(file).items():
+            if not tensor.isfinite().all():
+                raise CasebookError(f"the {kind} in {folder} is damaged: {name} is not finite")
     if (folder / "tokenizer.json").exists() or (folder / "tokenizer_config.json").exists():
         try:
             AutoTokenizer.from_pretrained(folder)
@@ -268,15 +282,15 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
 
     Returns:
         `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
-        `revision` (the hub's commit), `dtype`, `load_in_4bit` and `generator`; of a model with a
-        short name `source` as well, as `pretrained.which` has it.
+        `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit` and `generator`
+        (what wrote the completions that are measured); of a model with a short name `source` as
+        well, as `pretrained.which` has it.
     """
-    source = Path(model_source(settings["model_name_or_path"]))
     return {
         "name": settings["model_name_or_path"],
-        "weights": weights_hash(source) if source.is_dir() else None,
+        "weights": base_weights(settings),
         "revision": getattr(model.config, "_commit_hash", None),
-        "dtype": settings["dtype"],
+        "dtype": str(model.dtype).removeprefix("torch."),
         "load_in_4bit": settings["load_in_4bit"],
         "generator": "unsloth" if UNSLOTH else "transformers",
         **_source(settings),
@@ -289,11 +303,19 @@ def _source(settings: dict[str, Any]) -> dict[str, str]:
     return {"source": which} if which else {}
 
 
+def base_weights(settings: dict[str, Any]) -> str | None:
+    """`weights_hash` of the base that settings name; `None` for a model of the hub."""
+    source = Path(model_source(settings["model_name_or_path"]))
+    return weights_hash(source) if source.is_dir() else None
+
+
 def weights_hash(folder: Path) -> str:
     """SHA-256 of the weight files in a folder, one after the other."""
     content = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
-        content.update(file.read_bytes())
+        with open(file, "rb") as opened:
+            while part := opened.read(2**24):
+                content.update(part)
     return content.hexdigest()
 
 
@@ -307,37 +329,6 @@ def largest_change(folder: Path) -> float:
     tensors = load_file(file) if file.exists() else load_file(folder / "model.safetensors")
     moved = {name: t for name, t in tensors.items() if "lora_B" in name} or tensors
     return max(float(tensor.abs().max()) for tensor in moved.values())
-
-
-def hardware() -> dict[str, Any]:
-    """This machine, as a training run sees it, and the profile that fits it.
-
-    Returns:
-        `cpu`, `cores`, `memory_gb`, `gpu` (name or `None`), `gpu_memory_gb`, `bf16`, `profile`
-        and `reason`, one sentence.
-    """
-    gpu = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
-    major = gpu.major if gpu else 0
-    gpu_memory = round(gpu.total_memory / 2**30, 1) if gpu else 0.0
-    if gpu is None:
-        profile, reason = "nano", "no GPU: the embedded model trains in minutes on one core"
-    elif major >= 8 and gpu_memory >= 35:
-        profile, reason = "a100", "bf16 and room for Unsloth with vLLM"
-    elif gpu_memory >= 14:
-        profile, reason = "t4", "fp16, no vLLM: newer releases of it do not run on this class"
-    else:
-        profile, reason = "nano", "the GPU has too little memory for the hub models"
-    return {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "gpu": gpu.name if gpu else None,
-        "gpu_memory_gb": gpu_memory,
-        "bf16": major >= 8,
-        "unsloth": UNSLOTH,
-        "profile": profile,
-        "reason": reason,
-    }
 
 
 def _first_line(error: Exception) -> str:

@@ -4,6 +4,7 @@ Whatever shows a figure asks whether its record is current: `records.committed` 
 are not, and every text here ends with these names.
 """
 
+import html
 import json
 import statistics
 from collections import Counter
@@ -15,6 +16,7 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import Case, known_cases, load_case
+from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
 Say = Callable[[str], None]
@@ -31,6 +33,13 @@ HELD_OUT = {
     "landuse": "parcels of generated landscapes",
     "gsm8k": "*generated* problems",
     "math": "*generated* problems",
+}
+# What a grade of a case's `answers.yaml` is called on its page, in the order shown.
+GRADES = {
+    "strict": "right, well formed",
+    "lenient": "right",
+    "wrong": "wrong",
+    "none": "no answer",
 }
 COUNTED = {
     "computation": "by computation",
@@ -189,6 +198,32 @@ def arms_table(case: Case) -> str:
     return _with_note("\n".join([*table, "", total]), lines)
 
 
+def answers(case: str) -> str:
+    """The written policy of what a case's answer is, each rule with examples: an HTML table.
+
+    It is HTML, in one line, because in Markdown dollars and bars of an example have a meaning.
+    """
+    path = records.claims.CASES / case / "answers.yaml"
+    policy = yaml.safe_load(path.read_text(encoding="utf-8"))
+    rows = ["<tr><th>completion</th><th>right answer</th><th>grade</th></tr>"]
+    for name, rule in policy["rules"].items():
+        rows.append(f'<tr><td colspan="3">{html.escape(" ".join(rule.split()))}</td></tr>')
+        rows += _examples([one for one in policy["examples"] if one["rule"] == name])
+    return f'<table class="answers">{"".join(rows)}</table>'
+
+
+def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
+    """At most two rows for each grade, so that both sides of a rule are seen."""
+    rows = []
+    for grade, said in GRADES.items():
+        for example in [one for one in examples if one["grade"] == grade][:2]:
+            completion, gold = (html.escape(str(example[key])) for key in ("completion", "gold"))
+            shown = completion.replace("\n", "&#8629;<wbr>") or "&nbsp;"
+            cells = f"<code>{shown}</code>", f"<code>{gold}</code>", said
+            rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    return rows
+
+
 def benchmarks_table() -> str:
     """The recorded benchmarks, with the command of each; empty where there are none."""
     lines = ["| benchmark | figure | command |", "| --- | ---: | --- |"]
@@ -205,8 +240,8 @@ def _with_note(text: str, lines: Sequence[str]) -> str:
 
 def _questions(case: Case) -> dict[str, str]:
     """What each arm of a case asks, in the order of its file of experiments."""
-    path = paths.CONFIGS / case.name / "experiments.yaml"
-    arms = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    named = (paths.CONFIGS / case.name / "experiments.yaml").exists()
+    arms = read_arms(case.name) if named else {}
     return {name: arm["question"] for name, arm in arms.items()}
 
 
