@@ -1,5 +1,6 @@
 import errno
 import json
+import math
 import os
 import subprocess
 import sys
@@ -60,7 +61,8 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["execute", "pker"], "unknown case 'pker'"),
+        (["execute", "pker"], "unknown case or notebook 'pker': did you mean 'poker'? known are"),
+        (["execute", "15"], "unknown case or notebook '15': "),
         (["execute", "-p", "SEED"], "'SEED' is not a parameter: write NAME=VALUE"),
         (["execute", "--profile", "huge"], "unknown profile 'huge'"),
         (["experiments", "poker", "--seeds", "0,one"], "--seeds takes whole numbers with commas"),
@@ -82,6 +84,8 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["replay", "pker"], "unknown case 'pker'"),
         (["execute", "poker", "-p", "SEED=-5"], "SEED is -5, and must be a whole number from 0"),
         ([*TRAIN, "--set", "beta=-1"], "smoke.yaml: beta is -1, and must be a number, at least 0"),
+        ([*TRAIN, "--set", "model_name_or_path=data/nano/pokr"], "no model folder at data/nano/p"),
+        ([*TRAIN, "--set", "reward_kwargs={correct: {x: 1}}"], "smoke.yaml: reward_kwargs do not"),
         ([*TRAIN, "--set", "max_steps=1e3"], "max_steps is 1000.0, and must be a whole number"),
         ([*TRAIN, "--set", "seed=&a [*a]"], "the value of seed is not valid YAML: the reference"),
         ([*TRAIN, "--set", "seed=" + "[" * 5000], "nested too deeply"),
@@ -131,15 +135,20 @@ def test_a_typing_mistake_is_answered_before_torch_is_imported():
     mistakes = (
         *(["train", "--config", "nowhere.yaml"], [*TRAIN, "--set", "bta=1"]),
         *([*TRAIN, "--set", "case=pker"], [*TRAIN, "--set", "reward_funcs=[corect]"]),
+        [*TRAIN, "--set", "reward_kwargs={correct: {strct: true}}"],
+        [*TRAIN, "--set", "model_name_or_path=data/nano/pokr"],
+        [*TRAIN, "--set", "method=plain_grpo", "--set", "entropy_coef=1"],
         *(["evaluate", "--case", "pker"], ["evaluate", "--case", "poker", "--model", "nowhere"]),
         *(["experiments", "poker", "--arm", "gpro"], ["experiments", "pker"]),
         *(["nano", "build", "pker"], ["replay", "pker"], ["execute", "pker"]),
+        *(["execute", "-p", "SEED=-5"], ["execute", "-p", "PROFILE=huge"]),
     )
     code = (
         f"import sys; from casebook import cli\nfor arguments in {mistakes!r}:\n"
         "    sys.argv = ['casebook', *arguments]\n"
         "    try:\n        cli.main()\n    except SystemExit as end:\n        print(end.code)\n"
-        "print(sorted({'torch', 'trl', 'transformers', 'datasets'} & set(sys.modules)))"
+        "slow = {'torch', 'trl', 'transformers', 'datasets', 'scipy', 'papermill'}\n"
+        "print(sorted(slow & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["2"] * len(mistakes) + ["[]"]
@@ -158,14 +167,23 @@ def test_where_the_locale_is_ascii_a_training_reads_utf8_all_the_same(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_what_cannot_be_written_is_one_sentence(monkeypatch, capsys):
-    def build_site(output):
-        raise OSError(errno.EROFS, "Read-only file system", "reports/index.html")
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(errno.EROFS, "Read-only file system", "reports/index.html"),
+            "Read-only file system: reports/index.html",
+        ),
+        (RuntimeError("PytorchStreamWriter failed\nat once"), "PytorchStreamWriter failed"),
+    ],
+)
+def test_what_cannot_be_written_is_one_sentence(error, sentence, monkeypatch, capsys):
+    def build_site(output, **_):
+        raise error
 
     replace(monkeypatch, "site", "build_site", build_site)
     assert casebook(monkeypatch, "site") == 2
-    sentence = "nothing can be written (Read-only file system: reports/index.html)"
-    assert capsys.readouterr().err == f"casebook: {sentence}\n"
+    assert capsys.readouterr().err == f"casebook: nothing can be written ({sentence})\n"
 
 
 def test_another_error_is_not_swallowed(monkeypatch):
@@ -242,6 +260,7 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
         return Run()
 
     monkeypatch.setattr(cli, "checked", lambda path, overrides: overrides)
+    monkeypatch.setattr(cli, "check_present", lambda settings: None)
     training = replace(monkeypatch, "training", "train", train)
     training.read_config = lambda path, overrides: {"path": path, **overrides}
     arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
@@ -253,12 +272,13 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
 
 @pytest.mark.parametrize("to_file", [True, False])
 def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, capsys):
-    record = {"case": "poker", "figures": {"well_formed": {"value": 0.5}}}
+    record = {"case": "poker", "figures": {"well_formed": {"value": 0.5}}, "drift": math.nan}
     replace(monkeypatch, "evaluation", "evaluate_to_record", lambda *arguments, **options: record)
     output = ["--output", str(tmp_path / "e.json")] if to_file else []
     assert casebook(monkeypatch, "evaluate", "--case", "poker", *output) == 0
-    printed = capsys.readouterr().out
-    assert json.loads((tmp_path / "e.json").read_text() if to_file else printed) == record
+    text = (tmp_path / "e.json").read_text() if to_file else capsys.readouterr().out
+    assert json.loads(text) == {**record, "drift": None}
+    assert max(map(len, text.splitlines())) < 40
 
 
 @pytest.mark.parametrize(
@@ -329,9 +349,27 @@ def test_without_the_option_the_environment_stays(option, monkeypatch):
 
 
 def test_hardware_prints_what_it_found(monkeypatch, capsys):
-    replace(monkeypatch, "models", "hardware", lambda: {"cores": 2, "profile": "nano"})
+    replace(monkeypatch, "hardware", "hardware", lambda: {"cores": 2, "profile": "nano"})
     assert casebook(monkeypatch, "hardware") == 0
     assert capsys.readouterr().out == "cores: 2\nprofile: nano\n"
+
+
+def test_where_there_is_no_gpu_hardware_is_shown_without_torch(tmp_path):
+    code = (
+        "import sys; from casebook import cli, hardware\n"
+        "hardware.DRIVERS = ()\nsys.argv = ['casebook', 'hardware']\n"
+        "try:\n    cli.main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'transformers', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PATH": str(tmp_path)},
+    )
+    assert "profile: nano" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch, capsys):

@@ -12,6 +12,7 @@ from casebook.settings import FIELDS, Field, checked, chosen_runs, parse_yaml, r
 
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
 CONFIGS = [path for path in sorted(paths.CONFIGS.glob("*/*.yaml")) if path.stem != "experiments"]
+EXACT = {"reward_funcs": ["exact_match"], "reward_weights": None}  # of math
 OTHER_TYPES = (True, "many", [1, "a"], {"a": 1}, None, math.nan, -math.inf, "", [], 2.5, {1: 2})
 
 
@@ -153,6 +154,32 @@ def test_a_wrong_value_among_right_ones_is_found():
         ({"lr_scheduler_kwargs": {"power": 2}}, "unknown parameter of cosine 'power'"),
         ({"bf16": True, "fp16": True}, "only one of them"),
         ({"fast_inference": True}, "fast_inference needs vllm_gpu_memory_utilization"),
+        ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "reward_kwargs do not fit: .*tagz"),
+        (
+            {
+                "reward_funcs": ["kl_penalty"],
+                "reward_weights": [1.0],
+                "reward_kwargs": {"kl_penalty": {"beta": 0.1}},
+            },
+            "reward_kwargs do not fit: kl_penalty takes none",
+        ),
+        ({"case": "math", "constraint": "trie", **EXACT}, "'trie' needs labels, and math has none"),
+        (
+            {"case": "math", **EXACT, "also_evaluate": {"x": {"constraint": "trie"}}},
+            "'trie' needs labels",
+        ),
+        ({"method": "plain_ppo", "entropy_coef": 1}, "the plain loop knows entropy_coef only as 0"),
+        ({"method": "plain_grpo", "loss_type": "cispo"}, "unknown loss type 'cispo'"),
+        ({"method": "plain_grpo", "steps_per_generation": 4}, "knows steps_per_generation only as"),
+        ({"method": "plain_ppo", "beta": 0.1}, "beta needs the algorithm 'grpo'"),
+        (
+            {
+                "method": "plain_grpo",
+                "lr_scheduler_type": "cosine_with_min_lr",
+                "lr_scheduler_kwargs": {"min_lr": 0},
+            },
+            "the plain loop knows lr_scheduler_kwargs only as",
+        ),
     ],
 )
 def test_what_cannot_be_says_what_would_be_right(overrides, message):
@@ -169,8 +196,29 @@ def test_the_share_of_a_process_counts(monkeypatch):
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(settings, "find_spec", lambda name: None)
     with pytest.raises(CasebookError, match="use_vllm True needs vllm, which is not installed"):
-        settings.check_installed(checked(SMOKE, {"use_vllm": True}))
-    settings.check_installed(checked(SMOKE))
+        settings.check_present(checked(SMOKE, {"use_vllm": True}))
+    settings.check_present(checked(SMOKE))
+
+
+@pytest.mark.parametrize("name", ["data/nano/pokr", "./poker", "/nowhere", "~/model", "../model"])
+def test_a_model_folder_that_is_not_there_is_named(name, monkeypatch, tmp_path):
+    asked = checked(SMOKE, {"model_name_or_path": name})
+    with pytest.raises(CasebookError, match=f"there is no model folder at {name}"):
+        settings.check_present(asked)
+
+
+def test_a_model_may_be_a_folder_anywhere_or_one_of_the_hub(tmp_path):
+    for name in ("data/nano/poker", str(tmp_path), "allenai/Llama-3.1-Tulu-3-8B-SFT", "gpt2"):
+        settings.check_present(checked(SMOKE, {"model_name_or_path": name}))
+
+
+@pytest.mark.parametrize("name", settings.OF_PLAIN)
+def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
+    less = {n: value for n, value in yaml.safe_load(SMOKE.read_text()).items() if n != name}
+    (tmp_path / "less.yaml").write_text(yaml.safe_dump(less))
+    assert checked(tmp_path / "less.yaml") == less
+    with pytest.raises(CasebookError, match=f"the field '{name}' is missing, which a plain loop"):
+        checked(tmp_path / "less.yaml", {"method": "plain_grpo"})
 
 
 # Files
@@ -244,6 +292,11 @@ def test_seeds_and_arms_that_are_named_are_checked():
         chosen_runs("poker", "nano", ["grpo"], [-1])
     with pytest.raises(CasebookError, match="unknown arm of poker/nano 'gpro'"):
         chosen_runs("poker", "nano", ["gpro"], None)
+
+
+def test_what_is_named_twice_is_run_once():
+    named = chosen_runs("poker", "nano", ["grpo", "grpo"], [1, 0, 1])
+    assert [(name, seed) for name, seed, _ in named] == [("grpo", 1), ("grpo", 0)]
 
 
 def test_a_field_says_what_it_takes():

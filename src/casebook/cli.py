@@ -20,7 +20,7 @@ import typer
 
 from casebook import paths
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name, known_cases, load_case
-from casebook.settings import SEEDS, check_installed, checked, chosen_runs, parse_yaml
+from casebook.settings import SEEDS, check_present, checked, chosen_runs, parse_yaml
 
 app = typer.Typer(
     name="casebook",
@@ -49,16 +49,16 @@ def main() -> None:
         app(prog_name="casebook")
     except CasebookError as error:
         sentence = str(error)
-    except OSError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "casebook").startswith("casebook"):
+            raise
+        sentence = f"{error.name} is not installed here: pip install -r requirements.txt"
+    except Exception as error:  # torch and safetensors have their own for a full disk
         from casebook.records.writing import write_trouble
 
         if (trouble := write_trouble(error)) is None:
             raise
         sentence = f"nothing can be written ({trouble})"
-    except ModuleNotFoundError as error:
-        if error.name.startswith("casebook"):
-            raise
-        sentence = f"{error.name} is not installed here: pip install -r requirements.txt"
     print(f"casebook: {sentence}", file=sys.stderr)
     sys.exit(2)
 
@@ -67,7 +67,11 @@ def main() -> None:
 def execute(
     cases: Annotated[
         list[str] | None,
-        typer.Argument(help="Cases, `start` (the notebooks before them) or `all`.", metavar="CASE"),
+        typer.Argument(
+            help="Cases, `start` (the notebooks before them) or `all`; a notebook's number, as in "
+            "12, or its file.",
+            metavar="CASE",
+        ),
     ] = None,
     profile: Profile = "nano",
     seed: Seed = 0,
@@ -137,7 +141,7 @@ def train(
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
     _use_data(data_dir)
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
-    check_installed(checked(config, overrides))  # before torch and TRL are waited for
+    check_present(checked(config, overrides))  # before torch and TRL are waited for
     from casebook import training
 
     run = training.train(training.read_config(config, overrides), output, resume=resume)
@@ -187,6 +191,7 @@ def evaluate(
 
     from casebook.evaluation import evaluate_to_record
     from casebook.records import write_json
+    from casebook.records.files import plain
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -202,7 +207,7 @@ def evaluate(
         write_json(output, record)
         _say(str(output))
     else:
-        print(json.dumps(record, indent=1, sort_keys=True))
+        print(json.dumps(plain(record), indent=1, sort_keys=True))
 
 
 @app.command()
@@ -340,9 +345,9 @@ def site(
 @app.command()
 def hardware() -> None:
     """Show processor, memory and GPU, and the profile that fits them."""
-    from casebook.models import hardware
+    from casebook.hardware import hardware as found
 
-    for name, value in hardware().items():
+    for name, value in found().items():
         _say(f"{name}: {value}")
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaln, expit
 
-from casebook.rewards import repetition_penalty
+from casebook.rewards import KL_PART, repetition_penalty
 
 # How much is looked at before anything is said.
 WINDOW = 10  # logged steps: one step of 12 groups knows a share to ±0.14, ten to ±0.05
@@ -51,7 +51,6 @@ REWARD_STILL = 0.25  # deviations of the reward; two windows of 80 completions d
 KL_STRONG = 1 / REWARD_STILL  # beta; under it the reward gains its deviation / beta at most
 KL_STILL = 1.5  # growth of the KL from one window to the next; a run that moves has 3 and more
 SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences are no reward
-KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up has it
 
 
 @dataclass(frozen=True)

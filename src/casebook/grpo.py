@@ -30,23 +30,14 @@ from transformers import get_scheduler, set_seed
 from casebook.case import CasebookError, check_name
 from casebook.models.decoding import constrained
 from casebook.models.generation import decoding_of, generate
+from casebook.settings import LOSSES, check_plain
 
 SCALES = ("group", "batch", "none")
-LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 KINDS = ("k1", "k2", "k3")
 ALGORITHMS = ("reinforce", "ppo", "grpo")
 PPO_EPOCHS = 2  # the second one is off-policy: only there has the clipping anything to do
 GAE_LAMBDA = 0.95
 VALUE_RATE = 1e-2  # of the value head, which starts from nothing and has to be quick
-# Settings of a configuration that this loop does not know, and the value that means "not used".
-# Anything else is refused: a setting that is read and ignored is how two runs get compared that
-# were never the same.
-FIXED = {
-    **{"importance_sampling_level": "token", "multi_objective_aggregation": "sum_then_normalize"},
-    **{"mask_truncated_completions": False, "entropy_coef": 0.0, "top_entropy_quantile": 1.0},
-    **{"repetition_penalty": 1.0, "use_vllm": False, "bf16": False, "fp16": False},
-    **{"optim": "adamw_torch", "shuffle_dataset": True, "delta": None},
-}
 
 # Advantages
 
@@ -461,11 +452,7 @@ def train(
     """
     check_name("algorithm", algorithm, ALGORITHMS)
     accumulated, group = settings["gradient_accumulation_steps"], settings["num_generations"]
-    for name, value in (FIXED | {"steps_per_generation": accumulated}).items():
-        if settings.get(name, value) != value:
-            raise CasebookError(f"the plain loop knows {name} only as {value!r}")
-    if settings["beta"] and (algorithm != "grpo" or not hasattr(model, "disable_adapter")):
-        raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
+    check_plain(settings, algorithm, adapter=hasattr(model, "disable_adapter"))
     size = settings["per_device_train_batch_size"] * accumulated
     if group < 2 or size % group:
         raise CasebookError(f"groups of {group} do not fill a step of {size} completions")

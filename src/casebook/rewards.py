@@ -22,6 +22,7 @@ from typing import Any
 from casebook.case import CasebookError
 
 Reward = Callable[..., list[float]]
+KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up has it
 
 
 def random_reward() -> Reward:

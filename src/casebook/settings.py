@@ -20,10 +20,12 @@ import yaml
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
+from casebook.rewards import KL_PART
 
-METHODS = (
-    *("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection"),
-)  # TRL's, the loops of `casebook.grpo`, and the supervised controls
+# TRL's GRPO, the loops of `casebook.grpo`, and the supervised controls.
+METHODS = ("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection")
+PLAIN = "plain_"  # what the names of the loops of `casebook.grpo` begin with
+LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")  # those of `casebook.grpo`; TRL has more
 CONSTRAINTS = ("none", "position", "trie")
 SEEDS = 2**32 - 1  # NumPy takes none above
 
@@ -161,7 +163,7 @@ FIELDS: dict[str, Field] = {
     "vllm_importance_sampling_clip_max": AMOUNT._replace(none=True, but=(0,)),
     "vllm_importance_sampling_clip_min": AMOUNT._replace(none=True),
     # Loss
-    "loss_type": _word("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "loss_type": _word(*LOSSES, "cispo", "sapo", "luspo", "vespo"),
     "scale_rewards": _word("group", "batch", "none"),
     "beta": AMOUNT,
     "num_iterations": Field("whole", 1, 1000),
@@ -219,8 +221,22 @@ REQUIRED = (
     *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length", "max_steps"),
     *("temperature", "top_p", "top_k", "per_device_train_batch_size", "num_generations"),
     *("gradient_accumulation_steps", "learning_rate", "lr_scheduler_type", "beta", "seed"),
+    "gradient_checkpointing",
 )
 OF_LORA = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
+OF_PLAIN = (
+    *("adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "warmup_steps", "epsilon"),
+    *("epsilon_high", "max_grad_norm", "num_iterations", "scale_rewards", "loss_type"),
+    "use_bias_correction_kl",
+)
+# Settings that the plain loops do not know, and the value that means "not used". Anything else is
+# refused: a setting that is read and ignored is how two runs get compared that were never the same.
+NOT_OF_PLAIN = {
+    **{"importance_sampling_level": "token", "multi_objective_aggregation": "sum_then_normalize"},
+    **{"mask_truncated_completions": False, "entropy_coef": 0.0, "top_entropy_quantile": 1.0},
+    **{"repetition_penalty": 1.0, "use_vllm": False, "bf16": False, "fp16": False},
+    **{"optim": "adamw_torch", "shuffle_dataset": True, "delta": None, "lr_scheduler_kwargs": {}},
+}
 # What one more evaluation may set, and what a schedule of the learning rate may.
 ALSO = {
     "variant": TEXT,
@@ -291,8 +307,32 @@ def checked(
     }
 
 
-def check_installed(settings: Mapping[str, Any]) -> None:
-    """Raise a `CasebookError` where a setting needs a library that is not installed here."""
+def check_plain(settings: Mapping[str, Any], algorithm: str, adapter: bool) -> None:
+    """Raise a `CasebookError` where `casebook.grpo` does not know a setting, or lacks one.
+
+    Args:
+        settings: of a training.
+        algorithm: `"reinforce"`, `"ppo"` or `"grpo"`.
+        adapter: whether the policy is an adapter, which can be switched off.
+    """
+    for name in OF_PLAIN:
+        if name not in settings:
+            raise CasebookError(f"the field {name!r} is missing, which a plain loop needs")
+    accumulated = settings["gradient_accumulation_steps"]
+    for name, value in (NOT_OF_PLAIN | {"steps_per_generation": accumulated}).items():
+        if settings.get(name) is not None and settings[name] != value:
+            raise CasebookError(f"the plain loop knows {name} only as {value!r}")
+    check_name("loss type", settings["loss_type"], LOSSES)
+    if settings["beta"] and (algorithm != "grpo" or not adapter):
+        raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
+
+
+def check_present(settings: Mapping[str, Any]) -> None:
+    """Raise a `CasebookError` where a setting needs what is not here: a folder or a library."""
+    model = settings["model_name_or_path"]
+    on_disk = model.count("/") > 1 or model.startswith((".", "/", "~"))  # a hub's id is neither
+    if on_disk and not (paths.ROOT / model).is_dir() and not Path(model).is_dir():
+        raise CasebookError(f"there is no model folder at {model} (model_name_or_path)")
     for (name, values), library in LIBRARIES.items():
         if settings.get(name) in values and find_spec(library) is None:
             raise CasebookError(
@@ -331,13 +371,13 @@ def chosen_runs(
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
     if not known:
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
-    names, seeds = list(arms or known), list(seeds or ())
+    names, seeds = list(dict.fromkeys(arms or known)), list(seeds or ())
     for name in names:
         check_name(f"arm of {case}/{profile}", name, known)
     runs = [
         (name, seed, known[name]["overrides"])
         for name in names
-        for seed in seeds or known[name]["seeds"]
+        for seed in dict.fromkeys(seeds or known[name]["seeds"])
     ]
     for name, seed, overrides in runs:
         try:
@@ -433,21 +473,32 @@ def _check_names(settings: Mapping[str, Any]) -> None:
             raise CasebookError(f"the field {name!r} is missing")
     case, rewards = load_case(settings["case"]), settings["reward_funcs"]
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
-    from casebook.detectors import KL_PART
-
     for name in rewards:
         check_name("reward", name, (*case.rewards, KL_PART))
     if KL_PART in rewards and not settings["use_peft"]:
         raise CasebookError(f"{KL_PART} needs an adapter: its base is the reference")
-    for name, parameters in (settings.get("reward_kwargs") or {}).items():
+    parameters = settings.get("reward_kwargs") or {}
+    for name, given in parameters.items():
         check_name("reward in reward_kwargs", name, rewards)
-        if not isinstance(parameters, Mapping):
+        if not isinstance(given, Mapping):
             raise CasebookError(f"reward_kwargs of {name} must be {KINDS['mapping']}")
-    for name, changes in (settings.get("also_evaluate") or {}).items():
+    if parameters.get(KL_PART):
+        raise CasebookError(f"reward_kwargs do not fit: {KL_PART} takes none")
+    try:
+        for name in rewards:
+            if name != KL_PART:
+                case.rewards[name](**parameters.get(name, {}))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise CasebookError(f"reward_kwargs do not fit: {error}") from error
+    also = settings.get("also_evaluate") or {}
+    for name, changes in also.items():
         if not isinstance(changes, Mapping):
             raise CasebookError("also_evaluate must map names to settings")
         _check_fields(changes, ALSO, f"setting of also_evaluate {name!r}")
         case.grade("", "", variant=changes.get("variant"))
+    for rule in (part.get("constraint", "none") for part in (settings, *also.values())):
+        if rule != "none" and not case.labels:
+            raise CasebookError(f"constraint {rule!r} needs labels, and {case.name} has none")
 
 
 def _check_together(settings: Mapping[str, Any]) -> None:
@@ -458,6 +509,8 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     method, rule = settings.get("method", "grpo"), settings.get("constraint", "none")
     if rule != "none" and method not in ("grpo", "sft"):
         raise CasebookError(f"the method {method!r} samples without a constraint")
+    if method.startswith(PLAIN):
+        check_plain(settings, method.removeprefix(PLAIN), settings["use_peft"])
     if settings["max_completion_length"] >= settings["max_seq_length"]:
         raise CasebookError(
             f"max_completion_length {settings['max_completion_length']} leaves no room for a "

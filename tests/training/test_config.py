@@ -61,19 +61,11 @@ def test_the_words_of_the_table_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "reward_kwargs do not fit"),
-        (
-            {
-                "reward_funcs": ["kl_penalty"],
-                "reward_weights": [1.0],
-                "reward_kwargs": {"kl_penalty": {"beta": 0.1}},
-            },
-            "reward_kwargs do not fit",
-        ),
+        ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "poker/smoke: reward_kwargs do not fit"),
         ({"beta": -1}, "poker/smoke: beta is -1"),
     ],
 )
-def test_what_only_the_code_can_refuse_is_one_sentence(overrides, message):
+def test_a_mistake_is_refused_before_trl_is_asked(overrides, message):
     with pytest.raises(CasebookError, match=message):
         training.read_config(("poker", "smoke"), overrides)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -655,11 +656,11 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
     assert training.Run(output).metrics()["step"].tolist() == list(range(1, 9))
 
 
-@pytest.mark.parametrize("method", ["grpo", "sft"])
+@pytest.mark.parametrize("changes", [{}, {"beta": 0.1}, {"method": "sft"}, {"use_peft": False}])
 def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
-    method, tmp_path, unmeasured
+    changes, tmp_path, unmeasured
 ):
-    overrides = {"method": method, "lr_scheduler_type": "constant", "test_limit": 4}
+    overrides = {"lr_scheduler_type": "constant", "test_limit": 4, **changes}
     whole = trained(tmp_path / "whole", **overrides)
     stopped = training.Run(tmp_path / "stopped")
     shutil.copytree(whole.path, stopped.path)
@@ -667,8 +668,11 @@ def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
     shutil.rmtree(stopped.adapter)
     config = training.read_config(SMOKE, SHORT | overrides)
     assert training.train(config, stopped.path, resume=True).record()["steps"] == 2
-    for file in whole.adapter.iterdir():
-        assert (stopped.adapter / file.name).read_bytes() == file.read_bytes(), file.name
+    for file in filter(Path.is_file, whole.adapter.rglob("*")):
+        saved = stopped.adapter / file.relative_to(whole.adapter)
+        # A training writes the one token that ends a text as a list of one.
+        if file.name != "generation_config.json":
+            assert saved.read_bytes() == file.read_bytes(), file.name
     assert stopped.metrics_file.read_bytes() == whole.metrics_file.read_bytes()
     timed = {"train_seconds", "measure_seconds", "samples_per_second", "peak_memory_mb"}
     one, other = whole.record(), stopped.record()
@@ -688,7 +692,7 @@ def test_two_trainings_into_one_folder_are_one_and_a_sentence(tmp_path):
 @pytest.mark.parametrize("output", ["file", "file/run", "/proc/run"])
 def test_a_folder_that_cannot_be_written_is_one_sentence(output, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CasebookError, match=r"cannot be written"):
+    with pytest.raises(CasebookError, match=r"cannot be written: "):
         training.train(training.read_config(SMOKE, SHORT), tmp_path / output)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -716,7 +720,7 @@ def test_checkpoints_stand_where_no_batch_of_completions_is_under_way(tmp_path, 
 
 def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
     overrides = FEW | {"max_steps": 1, "evaluate_every": 0}
-    missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "data/nano/nothing"})
+    missing = training.read_config(SMOKE, overrides | {"model_name_or_path": "nobody/nothing"})
     with pytest.raises(CasebookError, match="no model could be loaded"):
         training.train(missing, tmp_path / "run")
     assert training.train(training.read_config(SMOKE, overrides), tmp_path / "run").finished

@@ -86,7 +86,8 @@ def execute(
     """Execute the notebooks of some cases and keep the copies that succeeded.
 
     Args:
-        cases: `"all"`, or names of cases; `"start"` is the notebooks before them.
+        cases: `"all"`, or names of cases; `"start"` is the notebooks before them; single ones by
+            number (`"12"`) or file name.
         profile: their `PROFILE`.
         seed: their `SEED`.
         parameters: more of their parameters; each must be known to at least one notebook, and
@@ -103,7 +104,7 @@ def execute(
         One result for each notebook, in order.
 
     Raises:
-        CasebookError: before anything runs, for an unknown case, profile or parameter, a value
+        CasebookError: before anything runs, for an unknown name, profile or parameter, a value
             of the wrong type, or nothing to run; later, where `reports/` cannot be written.
     """
     check_name("profile", profile, PROFILES)
@@ -118,10 +119,10 @@ def execute(
     asked = {"PROFILE": profile, "SEED": seed} | absolute_files(parameters or {})
     if "RUNS_DIR" in os.environ and not in_place:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
-    given = check_parameters(notebooks, asked)
     check_name("profile", asked["PROFILE"], PROFILES)
     if not FIELDS["seed"].takes(asked["SEED"]):
         raise CasebookError(f"SEED is {asked['SEED']!r}, and must be {FIELDS['seed']}")
+    given = check_parameters(notebooks, asked)
     groups: dict[str, list[Path]] = {}
     for notebook in notebooks:
         groups.setdefault(group_of(notebook), []).append(notebook)
@@ -226,7 +227,7 @@ class _Series:
     def _run(self, notebook: Path, parameters: dict[str, Any]) -> Result:
         result = self._result(notebook, parameters, RUNNING)
         executed = paths.REPORTS / "executed" / notebook.name
-        if not self.force and executed.exists() and self._is_current(result):
+        if not self.force and self._is_current(result) and _is_whole(executed):
             earlier = self.status[result.name]
             result.status, result.reused = DONE, True
             result.seconds, result.started = earlier["seconds"], earlier["started"]
@@ -295,6 +296,15 @@ class _Series:
         with self.lock:
             self.status[result.name] = entry
             write_json(_status_file(), self.status)
+
+
+def _is_whole(notebook: Path) -> bool:
+    """Whether a file is there and a notebook: one that was cut short is made again."""
+    try:
+        nbformat.read(notebook, as_version=4)
+    except Exception:  # nbformat, json and jsonschema each have their own
+        return False
+    return True
 
 
 # What a run depends on

@@ -6,11 +6,13 @@ where it was. A record is never rewritten: what is there is kept, unless it is a
 """
 
 import itertools
+import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +92,20 @@ def _workers(jobs: int) -> Iterator[Callable]:
         yield lambda function, work: itertools.starmap(function, work)
         return
     # Spawned, not forked: torch's threads do not survive a fork.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_the_caller) as pool:
         yield lambda function, work: pool.map(function, *zip(*work, strict=True))
+
+
+def _end_with_the_caller() -> None:
+    """End this process when its caller has: one that was killed cannot end it, and it would go on
+    training into a folder that the next call wants."""
+
+    def wait() -> None:
+        parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:

@@ -1,5 +1,7 @@
 """A policy for a case and profile, and the one way from a prompt to token ids."""
 
+from casebook.hardware import hardware
+
 # Unsloth is imported by `load`, and has to come before everything it patches.
 from casebook.models.load import (
     BACKEND,
@@ -12,7 +14,6 @@ from casebook.models.load import (
     base_arguments,
     base_weights,
     describe,
-    hardware,
     largest_change,
     load_base,
     load_policy,

@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -305,37 +304,6 @@ def largest_change(folder: Path) -> float:
     tensors = load_file(file) if file.exists() else load_file(folder / "model.safetensors")
     moved = {name: t for name, t in tensors.items() if "lora_B" in name} or tensors
     return max(float(tensor.abs().max()) for tensor in moved.values())
-
-
-def hardware() -> dict[str, Any]:
-    """This machine, as a training run sees it, and the profile that fits it.
-
-    Returns:
-        `cpu`, `cores`, `memory_gb`, `gpu` (name or `None`), `gpu_memory_gb`, `bf16`, `profile`
-        and `reason`, one sentence.
-    """
-    gpu = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
-    major = gpu.major if gpu else 0
-    gpu_memory = round(gpu.total_memory / 2**30, 1) if gpu else 0.0
-    if gpu is None:
-        profile, reason = "nano", "no GPU: the embedded model trains in minutes on one core"
-    elif major >= 8 and gpu_memory >= 35:
-        profile, reason = "a100", "bf16 and room for Unsloth with vLLM"
-    elif gpu_memory >= 14:
-        profile, reason = "t4", "fp16, no vLLM: newer releases of it do not run on this class"
-    else:
-        profile, reason = "nano", "the GPU has too little memory for the hub models"
-    return {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "gpu": gpu.name if gpu else None,
-        "gpu_memory_gb": gpu_memory,
-        "bf16": major >= 8,
-        "unsloth": UNSLOTH,
-        "profile": profile,
-        "reason": reason,
-    }
 
 
 def _first_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 
 METHODS = schema.METHODS
 # How a policy is trained: TRL's GRPO, the loops of `casebook.grpo`, or a supervised control.
-PLAIN = {name: name.removeprefix("plain_") for name in METHODS if name.startswith("plain_")}
+PLAIN = {n: n.removeprefix(schema.PLAIN) for n in METHODS if n.startswith(schema.PLAIN)}
 SUPERVISED = ("sft", "rejection")
 
 
@@ -111,8 +111,7 @@ def read_config(
         overrides: fields that take another value, by the names the file uses.
 
     Raises:
-        CasebookError: as `casebook.settings.checked`; or TRL refuses the settings, or a reward
-            its parameters.
+        CasebookError: as `casebook.settings.checked`; or TRL refuses the settings.
     """
     config = Config(schema.checked(source, overrides))
     where = "/".join(source) if isinstance(source, tuple) else str(source)
@@ -120,7 +119,6 @@ def read_config(
         _ = config.max_steps  # parses all of it
     except CasebookError as error:
         raise CasebookError(f"{where}: {error}") from error
-    reward_functions(config)  # parameters that do not fit are an error here
     return config
 
 
@@ -128,10 +126,7 @@ def reward_functions(config: Config) -> list[Callable]:
     """The reward functions a configuration names, made with its parameters, in its order."""
     rewards = {**load_case(config.case).rewards, KL_PENALTY: KlPenalty}
     parameters = config.reward_kwargs or {}
-    try:
-        return [rewards[name](**parameters.get(name, {})) for name in config.reward_funcs]
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise CasebookError(f"reward_kwargs do not fit: {error}") from error
+    return [rewards[name](**parameters.get(name, {})) for name in config.reward_funcs]
 
 
 def _parse(settings: Mapping[str, Any]) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:

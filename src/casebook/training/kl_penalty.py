@@ -3,9 +3,9 @@
 from typing import Any
 
 from casebook.case import CasebookError
-from casebook.detectors import KL_PART as KL_PENALTY
 from casebook.evaluation import token_logps
 from casebook.models.generation import token_ids
+from casebook.rewards import KL_PART as KL_PENALTY
 
 
 class KlPenalty:

@@ -36,7 +36,7 @@ from casebook.models.generation import end_ids, token_ids
 from casebook.records import provenance, write_json
 from casebook.records.freshness import code_of, loaded_modules
 from casebook.records.writing import alone_in, write_trouble
-from casebook.settings import check_installed
+from casebook.settings import check_present
 from casebook.training import supervised
 from casebook.training.config import PLAIN, SUPERVISED, Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
@@ -66,7 +66,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             into it, a library is missing, or the disk is full.
     """
     run = Run(Path(output) if output else default_folder(config))
-    check_installed(config.settings)
+    check_present(config.settings)
     try:
         check_folder(run)
         with alone_in(run.path, f"another process trains into {run.path}: wait for its end"):

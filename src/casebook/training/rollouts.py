@@ -13,6 +13,14 @@ class RolloutTrainer(GRPOTrainer):
     that rounds nothing.
     """
 
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        model = model or self.model
+        if "ref" in getattr(model, "peft_config", {}):
+            # Beside TRL's reference, in a folder of its own, transformers finds that one alone.
+            model.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
+            model.set_adapter("default")
+
     def _generate_single_turn(self, *args, **kwargs):
         with own_settings_off(self.model), merged(self.model):
             return super()._generate_single_turn(*args, **kwargs)

@@ -211,7 +211,9 @@ def prepare(
 
 
 def check_folder(run: Run) -> None:
-    """Raise a `CasebookError` where a folder holds something, and no run."""
+    """Raise a `CasebookError` where a folder is none, or holds something else than a run."""
+    if run.path.is_file():
+        raise CasebookError(f"{run.path} cannot be written: it is a file, and no folder")
     held = {path.name for path in run.path.iterdir()} if run.path.exists() else set()
     if held - {LOCK} and not held & {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}:
         raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")

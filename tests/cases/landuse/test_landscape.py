@@ -305,12 +305,14 @@ def test_a_shapefiles_ten_characters_and_other_capitals_are_understood(save, tmp
     fields = hexagons()
     capitals = fields.rename(columns={"oat_yield": "Oat_Yield", CONNECTIVITY: CONNECTIVITY.upper()})
     assert np.array_equal(read_landscape(save(capitals)).yields, fields[list(YIELDS)].to_numpy())
+    (tmp_path / "folder").mkdir()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that names are cut
-        fields.to_file(tmp_path / "fields.shp")
-    landscape = read_landscape(tmp_path / "fields.shp")
-    assert np.array_equal(landscape.yields, fields[list(YIELDS)].to_numpy())
-    assert landscape.connectivity == pytest.approx(fields[CONNECTIVITY].to_numpy())
+        fields.to_file(tmp_path / "folder" / "fields.shp")
+    for path in (tmp_path / "folder" / "fields.shp", tmp_path / "folder"):
+        landscape = read_landscape(path)
+        assert np.array_equal(landscape.yields, fields[list(YIELDS)].to_numpy())
+        assert landscape.connectivity == pytest.approx(fields[CONNECTIVITY].to_numpy())
 
 
 def test_elsewhere_a_cut_name_is_hinted_at(save):

@@ -281,7 +281,8 @@ def read_landscape(
     path = Path(path)
     parcels = _read(path, layer)
     try:
-        parcels = _understood(parcels, cut=path.suffix.lower() in SHAPEFILES)
+        shapefile = path.suffix.lower() in SHAPEFILES or path.is_dir()
+        parcels = _understood(parcels, cut=shapefile)
         _check_columns(parcels)
         _check_shapes(parcels)
         parcels = _in_metres(parcels, min(tolerance, 1.0))
