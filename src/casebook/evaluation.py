@@ -55,8 +55,8 @@ class Evaluation:
             its base, on its own samples; `None` where it was not asked for.
         dropped: how many rows were left out because prompt and completion do not fit into the
             model; a prompt that is cut would have lost its beginning.
-        batch: the most completions that were written at once at the end; a summary names it
-            where memory allowed fewer than `LARGEST_BATCH`.
+        batch: how many completions memory allowed at once, where it was scarcest; a summary names
+            it where that is fewer than `LARGEST_BATCH`.
     """
 
     rows: pd.DataFrame
@@ -145,7 +145,7 @@ def evaluate(
         limit: only the first so many rows (they are shuffled); `None` or 0: all.
         samples: completions sampled for each prompt; 0 for greedy only.
         seed: of the sampling. Each completion draws from a generator of its own, seeded by this
-            seed, its row and its number, so that neither batch nor order matter.
+            seed, its row and its number, so that neither batch nor order matter, up to rounding.
         variant: of the prompt; the profile's own by default.
         greedy: whether to decode greedily as well.
         drift: whether to measure how far the model has moved from its base, on its samples
@@ -175,12 +175,11 @@ def evaluate(
     jobs = [(i, "greedy", 0) for i in kept if greedy]
     jobs += [(i, "sample", k) for i in kept for k in range(samples)]
 
-    ends = end_ids(model, tokenizer)
+    ends, stored = end_ids(model, tokenizer), _stored(store, jobs)
     written = {
-        job: completed(tokenizer, prompts[job[0]], ids, ends)
-        for job, ids in _stored(store, jobs).items()
+        job: completed(tokenizer, prompts[job[0]], ids, ends) for job, (ids, _) in stored.items()
     }
-    batch = None
+    sizes = [size for _, size in stored.values()]
     with _measuring(model):
         for sampled in (False, True):
             todo = [j for j in jobs if (j[1] == "sample") == sampled and j not in written]
@@ -192,10 +191,11 @@ def evaluate(
                 constraint=rule,
                 **decoding_of(settings, greedy=not sampled),
             )
-            for batch, numbers, completions in batches:  # noqa: B007, the last size is kept
+            for size, numbers, completions in batches:
                 new = dict(zip((todo[i] for i in numbers), completions, strict=True))
                 written |= new
-                _store(store, new)
+                sizes.append(size)
+                _store(store, new, size)
                 if progress:
                     progress(len(written), len(jobs))
         drawn = [written[job] for job in jobs if job[1] == "sample"]
@@ -206,49 +206,42 @@ def evaluate(
     for index, decoding, sample in jobs:
         row, completion = asked[index], written[index, decoding, sample]
         grade = case.grade(completion["completion"], row["answer"], variant=variant)
-        rows.append(
-            {
-                **row,
-                "row": index,
-                "decoding": decoding,
-                "sample": sample,
-                "completion": completion["completion"],
-                "tokens": completion["tokens"],
-                "truncated": completion["truncated"],
-                "well_formed": grade.well_formed,
-                "extracted": grade.answer,
-                "correct": grade.correct,
-                "strict": grade.strict,
-            }
-        )
-    return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(kept), batch)
+        row |= {"row": index, "decoding": decoding, "sample": sample}
+        row |= {name: completion[name] for name in ("completion", "tokens", "truncated")}
+        row |= {"well_formed": grade.well_formed, "extracted": grade.answer}
+        rows.append(row | {"correct": grade.correct, "strict": grade.strict})
+    return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(kept), min(sizes))
 
 
 Job = tuple[int, str, int]  # row, decoding, sample
 
 
-def _stored(store: str | Path | None, jobs: Sequence[Job]) -> dict[Job, list[int]]:
-    """The completions that a file holds already; a line that a kill cut short does not count."""
-    found: dict[Job, list[int]] = {}
+def _stored(store: str | Path | None, jobs: Sequence[Job]) -> dict[Job, tuple[list[int], int]]:
+    """The token ids that a file holds already, each with the size limit of its batch.
+
+    A line that a kill cut short does not count.
+    """
+    found: dict[Job, tuple[list[int], int]] = {}
     path = Path(store) if store else None
-    for line in path.read_text().splitlines() if path and path.exists() else ():
+    lines = path.read_text(errors="replace").splitlines() if path and path.exists() else ()
+    for line in lines:
         try:
-            row, decoding, sample, ids = json.loads(line)
-            found[int(row), str(decoding), int(sample)] = [int(token) for token in ids]
-        except (ValueError, TypeError):
+            row, decoding, sample, ids, size = json.loads(line)
+            found[int(row), str(decoding), int(sample)] = [int(i) for i in ids], int(size)
+        except (ValueError, TypeError, RecursionError):
             continue
     if not found.keys() <= set(jobs):
         raise CasebookError(f"{store} holds completions of another evaluation")
     return found
 
 
-def _store(store: str | Path | None, completions: Mapping[Job, Mapping[str, Any]]) -> None:
+def _store(store: str | Path | None, completions: Mapping[Job, Mapping], size: int) -> None:
     if store is None:
         return
     path = Path(store)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.exists() and not path.read_bytes().endswith(b"\n")
-    lines = [json.dumps([*job, written["ids"][1]]) for job, written in completions.items()]
+    lines = [json.dumps([*job, written["ids"][1], size]) for job, written in completions.items()]
     with open(path, "a") as file:
         file.write("\n" * unfinished + "\n".join(lines) + "\n")
 
@@ -308,15 +301,14 @@ def evaluate_to_record(
         CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
     """
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
+    longer = EXAMPLE_TOKENS * shots_of(variant or "")
     if model_path is None:
         profile = profile or "nano"
         settings = read_settings(case, profile)
-        room = EXAMPLE_TOKENS * shots_of(variant or "")
-        model, tokenizer = load_base(
-            settings | {"max_seq_length": settings["max_seq_length"] + room}
-        )
+        length = settings["max_seq_length"] + longer
+        model, tokenizer = load_base(settings | {"max_seq_length": length})
     else:
-        model, tokenizer, card = load_saved(model_path)
+        model, tokenizer, card = load_saved(model_path, longer)
         profile = profile or card["profile"]
         settings = read_settings(case, profile) | card
         if (card["case"], card["profile"]) != (case, profile):

@@ -43,7 +43,8 @@ _DENIES_NEXT = _words(
     """than, beats, beat, beating, at least, at most, up to, almost, nearly, short of, far from,
     without, except, excluding, exclude, excludes, unlike, lacks, non, avoid, reject, rejects,
     rule out, rules out, ruling out, anything but, everything but, all but, other than,
-    rather than, instead of, opposite of"""
+    rather than, instead of, opposite of, close to, different from, nothing like, hardly, doubt,
+    nobody, no one, no way, ignore, forget, fake, pseudo, anti"""
 )
 # ... and these the one before them, too.
 _DENIES = _words(
@@ -57,9 +58,9 @@ _CONTRAST = _words(
 )
 # After an answer, these say that it may be another.
 _ALTERNATIVE = _words(
-    """or, either, unless, otherwise, alternatively, alternative, else, perhaps, maybe, possibly,
-    also, as well, as well as, could, may, might, actually, wait, instead, rather, correction,
-    sorry, mean, second thought, second thoughts, reflection, scratch, reconsider"""
+    """or, either, unless, if not, otherwise, alternatively, alternative, else, perhaps, maybe,
+    possibly, also, as well, as well as, could, may, might, actually, wait, instead, rather,
+    correction, sorry, mean, second thought, second thoughts, reflection, scratch, reconsider"""
 )
 _AS_WELL = _words("also, too, as well, possible")  # the same, of the name before
 _REASON = _words(
@@ -276,6 +277,8 @@ class _Reading:
         if word in _AS_WELL:
             for name in self.names:
                 name.another = True
+        if word == "nor" and self.just_named:
+            self.names[-1].denied = True
         if word in _DENIES or word.endswith("n't"):
             self.deny, self.hit = "both", False
         elif word in _DENIES_NEXT:
@@ -326,8 +329,10 @@ class _Reading:
             self._close_clause()
 
     def _colon(self, word: str) -> None:
+        carried = None if self.names else self.deny  # "wrong: flush"
         self._reason(marked=True)
         self._close_clause()
+        self.deny = carried
 
     def _open(self, word: str) -> None:
         if self.place == "answer" and self._live():

@@ -46,14 +46,8 @@ COLORS: Mapping[str, str] = {
     "answer_grammar": "#CC79A7",
     "repetition": "#E69F00",
 }
-SPARE = (
-    "#56B4E9",
-    "#7a5195",
-    "#a05d00",
-    "#3b7d4f",
-    "#aa4499",
-    "#999933",
-)  # for reward parts without a colour
+# For reward parts without a colour of their own.
+SPARE = ("#56B4E9", "#7a5195", "#a05d00", "#3b7d4f", "#aa4499", "#999933")
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 WINDOW = 7  # logged steps that a dashboard's thick lines average
 BLUES = LinearSegmentedColormap.from_list("", ["#ffffff", COLORS["policy"]])
@@ -220,13 +214,7 @@ def accuracy_bars(
         if isinstance(entry, Mapping):
             high = entry["high"]
             _whisker(ax, entry, position)
-        ax.text(
-            high + 0.012,
-            position,
-            f"{value:.1%}",
-            va="center",
-            bbox=BEHIND_TEXT,
-        )
+        ax.text(high + 0.012, position, f"{value:.1%}", va="center", bbox=BEHIND_TEXT)
     for name in figures:
         if roles.get(name) == "oracle":
             ax.axvline(float(figures[name]), color=COLORS["oracle"], linestyle="--", linewidth=1)
@@ -256,9 +244,9 @@ def per_class(
         if label in after:
             ends = before[label]["value"], after[label]["value"]
             ax.plot(ends, (position, position), color="#d0d0d0", linewidth=3, zorder=1)
-        for figures, role, shift in ((before, "base", -0.0), (after, "policy", 0.0)):
+        for figures, role in ((before, "base"), (after, "policy")):
             if label in figures:
-                _whisker(ax, figures[label], position + shift, COLORS[role])
+                _whisker(ax, figures[label], position, COLORS[role])
                 ax.plot(figures[label]["value"], position, "o", color=COLORS[role], markersize=6)
     for figures, role, name in ((before, "base", names[0]), (after, "policy", names[1])):
         if figures:
@@ -295,15 +283,8 @@ def confusion_matrix(table: pd.DataFrame, title: str, change: bool = False) -> F
             share = shares[row, column]
             if abs(share) >= 0.005:
                 text = f"{100 * share:+.0f}" if change else f"{100 * share:.0f}"
-                dark = abs(share) > 0.6 * largest
-                ax.text(
-                    column,
-                    row,
-                    text,
-                    ha="center",
-                    va="center",
-                    color="#fff"[: 4 * dark] or "#222222",
-                )
+                color = "#ffffff" if abs(share) > 0.6 * largest else "#222222"
+                ax.text(column, row, text, ha="center", va="center", color=color)
     ax.set_xticks(
         range(columns), list(table.columns), rotation=35, ha="right", rotation_mode="anchor"
     )
@@ -329,15 +310,10 @@ def label_histogram(
         labels: the labels, in order; anything else in a histogram, such as "none", follows.
         title: the finding.
     """
-    others = sorted({name for h in histograms.values() for name in h} - set(labels))
-    table = pd.DataFrame(
-        {
-            role: [histogram.get(name, 0) / max(sum(histogram.values()), 1) for name in names]
-            for names in [[*labels, *others]]
-            for role, histogram in histograms.items()
-        },
-        index=[*labels, *others],
-    )
+    counts = pd.DataFrame(histograms)
+    names = [*labels, *sorted(set(counts.index) - set(labels))]
+    counts = counts.reindex(names).fillna(0)
+    table = counts / counts.sum().clip(lower=1)
     return grouped_bars(table, title, "share of completions", reference=1 / len(labels))
 
 

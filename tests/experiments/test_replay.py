@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from casebook import paths
+from casebook import paths, training
 from casebook.case import CasebookError
 from casebook.experiments import replay
 from casebook.records import committed_completions, freshness, read_record, write_json
@@ -54,6 +54,23 @@ def test_a_setting_that_is_new_differs():
 
 def test_seconds_are_not_compared():
     assert compared("curve", {"seconds": [1], "step_time": [2]}, {"seconds": [3]}) == []
+
+
+def test_how_much_memory_was_free_is_not_compared():
+    assert compared("before", {"batch": 64}, {}) == []
+
+
+def test_other_weights_are_the_first_difference(monkeypatch):
+    record = read_record(ROOT / "results" / "poker" / "nano" / "grpo" / "seed0.json")
+    described = {"weights": "0" * 64}
+    record["provenance"]["model"] = described
+    monkeypatch.setattr(replay, "_compare_completions", lambda *_: None)
+    monkeypatch.setattr(training, "measure_base", lambda config: pytest.fail("measured first"))
+    comparer = replay._Comparer(record)
+    with pytest.raises(pytest.fail.Exception):
+        replay._compare(record, comparer)
+    found = next(c for c in comparer.found if c.verdict != "same")
+    assert (found.what, found.recorded) == ("weights", "0" * 64)
 
 
 @pytest.mark.parametrize(

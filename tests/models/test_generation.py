@@ -1,8 +1,12 @@
 """From prompts to tokens to completions: one way, whatever the model brings along."""
 
+import copy
+
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
 from trl import GRPOConfig, GRPOTrainer
 
 from casebook import models
@@ -93,6 +97,40 @@ def test_a_penalty_of_the_models_own_does_not_count(chat):
     assert greedy(model, tokenizer, repetition_penalty=5.0)["ids"][1] != with_it
 
 
+LEAKS = {
+    **{"min_new_tokens": 12, "no_repeat_ngram_size": 1, "min_p": 0.9, "typical_p": 0.1},
+    **{"temperature": 0.01, "top_k": 1, "top_p": 0.01, "num_beams": 2, "max_length": 3},
+    **{"suppress_tokens": [5, 6, 7], "begin_suppress_tokens": [8], "bad_words_ids": [[9]]},
+    **{
+        "forced_bos_token_id": 4,
+        "forced_eos_token_id": 3,
+        "exponential_decay_length_penalty": (1, 2.0),
+    },
+    **{"repetition_penalty": 1.3, "sequence_bias": [[[5], 9.0]]},
+}
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["torch", "keyed"])
+@pytest.mark.parametrize("adapter", [False, True], ids=["base", "adapter"])
+def test_nothing_that_a_model_brings_along_decides_how_is_written(chat, adapter, keyed):
+    model, tokenizer = chat
+    ends, own = generation.end_ids(model, tokenizer), model.generation_config
+    asked = get_peft_model(copy.deepcopy(model), LoraConfig()) if adapter else model
+    inner = asked.get_base_model() if adapter else asked
+    keys = [(0, i, 0) for i in range(4)] if keyed else None
+    written = []
+    try:
+        for settings in ({}, LEAKS):
+            inner.generation_config = type(own)(eos_token_id=ends[::-1], **settings)
+            torch.manual_seed(0)
+            written.append(
+                generation.generate(asked, tokenizer, [MESSAGES] * 4, **DECODING, keys=keys)
+            )
+    finally:
+        model.generation_config = own
+    assert written[0] == written[1]
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_every_end_ends_a_completion(chat, which, monkeypatch):
     model, tokenizer = chat
@@ -119,6 +157,19 @@ def test_the_settings_of_a_run_decide_how_is_written():
     assert (sampled["min_p"], sampled["repetition_penalty"]) == (0.1, 1.2)
     assert sampled["temperature"] == settings["temperature"]
     assert "temperature" not in generation.decoding_of(settings, greedy=True)
+
+
+def test_padding_is_not_penalised_as_if_it_had_been_written(chat, monkeypatch):
+    model, tokenizer = chat
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.pad_token = tokenizer.eos_token
+    bias = torch.zeros(model.config.vocab_size)
+    bias[tokenizer.eos_token_id] = 1.0
+    head = type(model.lm_head).forward
+    monkeypatch.setattr(model.lm_head, "forward", lambda states: head(model.lm_head, states) + bias)
+    prompts = ["Hand: 2H", "Hand: 2H 2D 2C 9S 9H, and what is it?"]
+    written = generation.generate(model, tokenizer, prompts, 4, repetition_penalty=5.0)
+    assert [one["tokens"] for one in written] == [1, 1]
 
 
 # Draws
@@ -171,6 +222,20 @@ def test_draws_follow_the_models_probabilities():
     assert torch.allclose(counts, probabilities[0], atol=0.03)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_types_draw_the_same_token_from_the_same_scores(dtype):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn((64, 500), generator=generator).to(dtype)
+    draws = torch.rand((64, 1), generator=generator, dtype=torch.float64)
+    asked = torch.zeros((64, 0), dtype=torch.long)
+    chosen = generation._Draw(draws, 0, [])(asked, scores)
+    assert chosen.dtype == dtype
+    assert (chosen.isfinite().sum(-1) == 1).all()
+    assert torch.equal(
+        chosen.argmax(-1), generation._Draw(draws, 0, [])(asked, scores.float()).argmax(-1)
+    )
+
+
 @pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
 def test_the_extreme_draws_are_possible_tokens(number):
     scores = torch.tensor([[-torch.inf, 0.0, -1.0, -torch.inf]])
@@ -217,7 +282,16 @@ def test_the_batch_follows_the_memory_that_is_free(nano, monkeypatch):
     assert generation.batch_that_fits(model, 32) == 1
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: out of memory"),
+    ],
+    ids=["torch", "python", "cublas", "driver"],
+)
 def test_a_batch_is_halved_when_memory_runs_out(nano, monkeypatch, error):
     plain = generation.generate
 
@@ -291,7 +365,30 @@ def test_weights_come_back_after_an_error():
     assert all(torch.equal(model.state_dict()[name], before[name]) for name in before)
 
 
-@pytest.mark.parametrize("changes", [{"dtype": "bfloat16"}, {"lora_dropout": 0.1}])
+def test_weights_come_back_after_an_error_in_the_merging_itself(monkeypatch):
+    model, _ = adapted()
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    last = [layer for layer in model.modules() if isinstance(layer, LoraLayer)][-1]
+
+    def broken():
+        raise MemoryError
+
+    monkeypatch.setattr(last, "merge", broken)
+    with pytest.raises(MemoryError), generation.merged(model):
+        pass
+    assert all(torch.equal(model.state_dict()[name], before[name]) for name in before)
+    assert not any(getattr(layer, "merged", False) for layer in model.modules())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dtype": "bfloat16"},
+        {"lora_dropout": 0.1},
+        {"lora_target_modules": ["lm_head", "q_proj"]},  # its weights are the embedding's, too
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
 def test_nothing_is_merged_that_would_write_differently(changes):
     model, _ = adapted(**changes)
     before = {name: weights.clone() for name, weights in model.state_dict().items()}

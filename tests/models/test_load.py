@@ -1,5 +1,6 @@
 """Loading a policy, saving it, and the sentence a broken folder gets."""
 
+import hashlib
 import json
 import shutil
 
@@ -7,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from casebook import models, paths
+from casebook import evaluation, models, paths
 from casebook.case import CasebookError
+from casebook.models import load
 
 NANO = paths.DATA / "nano" / "poker"
 
@@ -66,6 +68,128 @@ def test_a_whole_model_is_saved_and_loaded_too(tmp_path):
     model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
     models.save_policy(model, tokenizer, tmp_path / "model", settings)
     assert models.load_saved(tmp_path / "model")[0].num_parameters() == model.num_parameters()
+
+
+def test_a_whole_model_of_no_numbers_is_damaged(tmp_path):
+    settings = models.read_settings("poker", "smoke") | {"use_peft": False}
+    model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
+    with torch.no_grad():
+        model.lm_head.weight[3, 3] = float("nan")
+    models.save_policy(model, tokenizer, tmp_path / "model", settings)
+    with pytest.raises(CasebookError, match=r"the model in .* is damaged: .* is not finite"):
+        models.load_saved(tmp_path / "model")
+
+
+# What decides how a policy is loaded
+
+
+class Listening(dict):
+    """Settings that remember what was read of them."""
+
+    def __init__(self, settings, read=None):
+        super().__init__(settings)
+        self.read = set() if read is None else read
+
+    def __or__(self, more):
+        return Listening({**self, **more}, self.read)
+
+    def __getitem__(self, name):
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name, default=None):
+        self.read.add(name)
+        return super().get(name, default)
+
+
+def test_all_that_decides_loading_stands_on_the_card():
+    settings = Listening(models.read_settings("poker", "smoke"))
+    models.load_base(settings)
+    assert {"dtype", "use_cpu"} <= settings.read
+    assert settings.read - {"fast_inference"} <= set(models.CARD_FIELDS)
+
+
+def test_the_card_decides_and_not_the_profile(tmp_path):
+    settings = models.read_settings("poker", "smoke") | {"dtype": "bfloat16"}
+    model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
+    models.save_policy(model, tokenizer, tmp_path, settings)
+    again, _, card = models.load_saved(tmp_path)
+    assert (again.dtype, card["dtype"]) == (torch.bfloat16, "bfloat16")
+    assert models.read_settings("poker", "smoke")["dtype"] == "float32"
+
+
+class Loader:
+    """In the place of `FastLanguageModel`: an embedded model, and what was asked for."""
+
+    def __init__(self):
+        self.asked = []
+        self.moved = []
+
+    def from_pretrained(self, model_name, **arguments):
+        self.asked.append(arguments)
+        model, tokenizer = models.PeftLanguageModel.from_pretrained(str(NANO))
+        model.to = lambda place: self.moved.append(place) or model
+        return model, tokenizer
+
+    get_peft_model = staticmethod(models.PeftLanguageModel.get_peft_model)
+
+
+@pytest.fixture
+def loader(monkeypatch):
+    monkeypatch.setattr(load, "FastLanguageModel", stand_in := Loader())
+    return stand_in
+
+
+def test_only_what_is_trained_starts_an_engine(loader, saved):
+    settings = models.read_settings("poker", "a100")
+    settings |= {"lora_target_modules": ["q_proj"], "model_name_or_path": str(NANO)}
+    models.load_policy("poker", "a100", settings=settings)
+    assert loader.asked[-1]["fast_inference"]
+    assert "gpu_memory_utilization" in loader.asked[-1]
+    models.load_base(settings)
+    card = {name: settings[name] for name in models.CARD_FIELDS if name in settings}
+    (saved / models.CARD).write_text(json.dumps(card))
+    models.load_saved(saved)
+    assert [asked["fast_inference"] for asked in loader.asked] == [True, False, False]
+
+
+def test_base_and_policy_have_room_for_the_same_prompts(loader, saved, monkeypatch):
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("loaded"))
+    card = json.loads((saved / models.CARD).read_text()) | {"case": "gsm8k"}
+    (saved / models.CARD).write_text(json.dumps(card))
+    for folder in (None, saved):
+        with pytest.raises(pytest.fail.Exception, match="loaded"):
+            evaluation.evaluate_to_record("gsm8k", folder, "smoke", variant="shots5")
+    lengths = [asked["max_seq_length"] for asked in loader.asked]
+    own = models.read_settings("gsm8k", "smoke")["max_seq_length"]
+    assert lengths == [own + 5 * evaluation.EXAMPLE_TOKENS] * 2
+
+
+@pytest.mark.parametrize("use_cpu", [True, False])
+def test_what_is_trained_on_the_processor_is_measured_there(loader, use_cpu):
+    models.load_base(models.read_settings("poker", "smoke") | {"use_cpu": use_cpu})
+    assert loader.moved == ["cpu"] * use_cpu
+
+
+def test_a_policy_is_described_by_what_was_loaded():
+    settings = models.read_settings("poker", "smoke")
+    model, _ = models.load_base(settings | {"dtype": "bfloat16"})
+    found = models.describe(model, settings)
+    weights = (NANO / "model.safetensors").read_bytes()
+    assert found == {
+        "name": "data/nano/poker",
+        "weights": hashlib.sha256(weights).hexdigest(),
+        "revision": None,
+        "dtype": "bfloat16",
+        "load_in_4bit": False,
+        "generator": "unsloth" if models.UNSLOTH else "transformers",
+    }
+    model.config._commit_hash = "0123abc"
+    there = models.describe(model, settings | {"model_name_or_path": "somebody/model"})
+    assert (there["weights"], there["revision"]) == (None, "0123abc")
+
+
+# Folders that cannot be loaded
 
 
 def test_no_folder(tmp_path):

@@ -34,7 +34,8 @@ def test_arms_are_named_by_their_questions_in_the_order_of_their_file(checkout, 
     for arm in ("grpo", "sft", "another"):
         write_record(0, arm=arm)
     (paths.CONFIGS / "poker").mkdir()
-    arms = "sft: {question: 'Taught?'}\ngrpo: {question: 'A | B?'}\n"
+    more = "profile: nano, seeds: [0], overrides: {}"
+    arms = f"sft: {{question: 'Taught?', {more}}}\ngrpo: {{question: 'A | B?', {more}}}\n"
     (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
     rows = results.arms_table(load_case("poker")).splitlines()[2:5]
     assert [row.split("<br>")[0] for row in rows] == ["| Taught?", "| A \\| B?", "| another"]
@@ -166,3 +167,22 @@ def test_files_that_the_readme_links_to_are_there():
     links = re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", README.read_text())
     assert len(links) > 10
     assert not [link for link in links if not (README.parent / link).exists()]
+
+
+@pytest.mark.parametrize("case", ["poker", "landuse", "gsm8k", "math"])
+def test_the_policy_of_answers_is_shown_with_examples_of_every_rule(case):
+    policy = results.answers(case)
+    assert len(policy) >= 5
+    for one in policy:
+        assert one["rule"].endswith(".")
+        assert "<td>" in one["examples"]
+        assert "\n" not in one["examples"]  # a blank line would end the block of HTML
+
+
+def test_tags_of_an_example_are_text():
+    examples = [
+        {"rule": "form", "completion": "<answer>\n5|$6</answer>", "gold": 5, "grade": "none"}
+    ]
+    table = results._examples(examples, "form")
+    assert "<code>&lt;answer&gt;&#8629;<wbr>5|$6&lt;/answer&gt;</code>" in table
+    assert "<td>no answer</td>" in table

@@ -1,15 +1,20 @@
 """Before and after: the same model with its adapter off and on, resumable, one harness."""
 
 import json
+import os
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 
-from casebook import evaluation, models, training
-from casebook.case import CasebookError
-from casebook.training import measure
+from casebook import evaluation, models, paths, training
+from casebook.case import CasebookError, load_case
+from casebook.models import generation
+from casebook.records.provenance import machine
+from casebook.training import loop, measure, origin
 from casebook.training.progress import Progress
 
 SMOKE = ("poker", "smoke")
@@ -56,6 +61,30 @@ def test_before_is_the_base_and_after_the_policy(adapter, config, tmp_path):
     assert found["after"] == policy
     assert base != policy
     assert found["completions"] == measure.kept_rows(rows)
+
+
+def test_before_and_after_are_one_model_whose_adapter_is_never_merged(
+    adapter, config, tmp_path, monkeypatch
+):
+    loaded, written, plain = [], [], evaluation.generate_all
+
+    def listening(model, *arguments, **decoding):
+        layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
+        assert not any(layer.merged for layer in layers)
+        written.append((model, {layer.disable_adapters for layer in layers}))
+        return plain(model, *arguments, **decoding)
+
+    def loading(folder):
+        loaded.append(folder)
+        return models.load_saved(folder)
+
+    monkeypatch.setattr(evaluation, "generate_all", listening)
+    monkeypatch.setattr(measure, "load_saved", loading)
+    monkeypatch.setattr(measure, "load_base", lambda settings: pytest.fail("loaded a base"))
+    measured(adapter, config, tmp_path)
+    assert loaded == [adapter]
+    assert len({id(model) for model, _ in written}) == 1
+    assert [disabled for _, disabled in written] == [{True}] * 2 + [{False}] * 2
 
 
 def test_after_all_weights_before_is_a_fresh_base(config, tmp_path):
@@ -114,11 +143,37 @@ def test_a_store_of_another_evaluation_is_refused(adapter, config, tmp_path):
         measured(adapter, fewer, tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["", "{}\n", "[1]\n", "\x00\x00\n", '["a", 1, [], "x"]\n'])
-def test_lines_of_a_damaged_store_are_written_anew(adapter, config, tmp_path, damage):
+DAMAGES = {
+    "empty": b"",
+    "another object": b"{}\n",
+    "too short": b"[1]\n",
+    "zeroed": bytes(64),
+    "other types": b'["a", 1, [], "x", 2]\n',
+    "no text": b"\xff\xfe\x80\n",
+    "nested": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [*(("after/test.jsonl", damage) for damage in DAMAGES)]
+    + [(name, "no text") for name in ("before/test.jsonl", "policy")],
+)
+def test_what_is_damaged_is_written_anew(adapter, config, tmp_path, monkeypatch, name, damage):
     whole = measured(adapter, config, tmp_path)
-    (tmp_path / "after" / "test.jsonl").write_text(damage)
+    monkeypatch.setattr(measure, "_MEASURED", {})
+    (tmp_path / name).write_bytes(DAMAGES[damage])
     assert measured(adapter, config, tmp_path) == whole
+
+
+def test_the_smallest_batch_is_still_known_after_a_stop(adapter, config, tmp_path, monkeypatch):
+    monkeypatch.setattr(generation, "batch_that_fits", lambda *_: 4)
+    scarce = measured(adapter, config, tmp_path)
+    assert (scarce["before"]["batch"], scarce["after"]["batch"]) == (4, 4)
+    monkeypatch.setattr(generation, "batch_that_fits", lambda *_: 256)
+    store = tmp_path / "after" / "test.jsonl"
+    store.write_text("".join(store.read_text().splitlines(keepends=True)[:-3]))
+    assert measured(adapter, config, tmp_path) == scarce
 
 
 def test_arms_that_share_a_base_have_its_completions(adapter, config, tmp_path, monkeypatch):
@@ -145,3 +200,57 @@ def test_what_another_policy_wrote_is_thrown_away(adapter, config, tmp_path):
     save_file({k: 0 * v for k, v in tensors.items()}, other / "adapter_model.safetensors")
     found = measured(other, config, tmp_path / "here")
     assert found["after"] == whole["before"]
+
+
+# What a record holds
+
+
+@pytest.mark.slow
+def test_a_record_holds_what_it_was_made_from_and_what_was_written(tmp_path, monkeypatch):
+    told = iter(["forgotten", 321])
+    monkeypatch.setattr(loop, "forget_peak", lambda: next(told))
+    monkeypatch.setattr(loop, "peak_mb", lambda: next(told))
+    monkeypatch.setattr(measure, "KEPT_ROWS", 5)
+    options = {"max_steps": 1, "save_strategy": "no", "evaluate_every": 0, "train_limit": 16}
+    config = training.read_config(SMOKE, FEW | options)
+    record = training.train(config, tmp_path / "run").record()
+    model = record["provenance"]["model"]
+    assert model["weights"] == models.weights_hash(paths.DATA / "nano" / "poker")
+    assert (model["name"], model["dtype"]) == ("data/nano/poker", "float32")
+    assert model["generator"] == ("unsloth" if models.UNSLOTH else "transformers")
+    assert record["provenance"]["machine"] == machine()
+    assert record["provenance"]["threads"] == os.environ["OMP_NUM_THREADS"]
+    assert record["peak_memory_mb"] == 321
+    assert record["inputs"] == training.input_digests(config)
+    case = load_case("poker")
+    answers = case.load("test", "smoke")["answer"]
+    assert [entry["row"] for entry in record["completions"]] == list(range(5))
+    for entry in record["completions"]:
+        grade = case.grade(entry["completion"], answers[entry["row"]])
+        assert (entry["well_formed"], entry["extracted"]) == (grade.well_formed, grade.answer)
+        assert entry["correct"] == grade.correct
+
+
+def test_every_column_of_the_rows_and_the_demonstrations_are_in_their_hashes(monkeypatch, config):
+    first, plain = training.input_digests(config), load_case("poker")
+    assert set(first["rows"]) == {"train", "validation", "test"}
+    columns = plain.load("test", "smoke").column_names
+    assert len(columns) > 2
+    for column in columns:
+
+        def changed(split, *arguments, column=column, **more):
+            rows = plain.load(split, *arguments, **more)
+            values = rows[column][:]
+            return rows.remove_columns(column).add_column(column, values[::-1])
+
+        monkeypatch.setattr(
+            origin, "load_case", lambda name, load=changed: replace(plain, load=load)
+        )
+        found = training.input_digests(config)
+        assert all(found["rows"][split] != first["rows"][split] for split in first["rows"])
+        assert found["demonstrations"] == first["demonstrations"]
+    fewer = replace(plain, demonstrations=lambda seed: plain.demonstrations(seed + 1))
+    monkeypatch.setattr(origin, "load_case", lambda name: fewer)
+    found = training.input_digests(config)
+    assert found["rows"] == first["rows"]
+    assert found["demonstrations"] != first["demonstrations"]

@@ -30,10 +30,10 @@ from typing import Any
 import pandas as pd
 
 from casebook import detectors, paths, training
-from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
+from casebook.case import PROFILES, CasebookError, Grade, check_name, known_cases, load_case
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
-from casebook.models import load_saved
+from casebook.models import base_weights, load_saved
 from casebook.records import freshness
 from casebook.records.files import plain, read_record, write_json
 from casebook.records.gate import committed_completions
@@ -42,7 +42,7 @@ from casebook.records.provenance import machine, provenance
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 DIGITS = arms.DIGITS  # of a committed reward
 NEAR = 1e-3  # of a window's mean, on another kind of machine
-NOT_COMPARED = ("seconds", "step_time")
+NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,9 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     if _regraded(record):
         return
     config = _parsed(record)
+    if "model" in record["provenance"]:
+        weights = record["provenance"]["model"]["weights"]
+        compare.exactly("weights", weights, base_weights(record["config"]))
     if "inputs" in record:
         compare.exactly("inputs", record["inputs"], plain(training.input_digests(config)))
     compare.tree("before", record["before"], plain(training.measure_base(config)))
@@ -228,6 +231,8 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
         after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
         measured, rows = training.measure_test(config, *load_saved(adapter)[:2])
         compare.tree("after", after, plain(measured))
+        if "completions" in record:
+            compare.tree("completions", record["completions"], plain(training.kept_rows(rows)))
         if "completions" in record:
             compare.exactly("completions", record["completions"], plain(training.kept_rows(rows)))
 
@@ -277,11 +282,7 @@ def _compare_kept(record: Mapping[str, Any], compare: "_Comparer") -> None:
     answers = case.load("test", record["profile"], variant=variant)["answer"] if kept else []
     for entry in kept:
         found = case.grade(entry["completion"], answers[entry["row"]], variant=variant)
-        compare.exactly(
-            f"test row {entry['row']}: well formed, answer, correct",
-            [entry["well_formed"], entry["extracted"], entry["correct"]],
-            [found.well_formed, found.answer, found.correct],
-        )
+        compare.grade(f"test row {entry['row']}", entry, found)
 
 
 def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> None:
@@ -293,11 +294,7 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
     grade = load_case(record["case"]).grade
     for number, entry in enumerate(written.to_dict("records")):
         found = grade(entry["completion"], entry["answer"], variant=variant)
-        compare.exactly(
-            f"completion {number}: well formed, answer, correct",
-            [entry["well_formed"], entry["extracted"], entry["correct"]],
-            [found.well_formed, found.answer, found.correct],
-        )
+        compare.grade(f"completion {number}", entry, found)
     rows = _rows_by_prompt(record["case"], record["profile"], record["seed"], variant)
     columns = pd.DataFrame([rows[prompt] for prompt in written["prompt"]]).to_dict("list")
     columns["completions"] = written["completion"].tolist()
@@ -370,6 +367,14 @@ class _Comparer:
         recorded, replayed = plain(recorded), plain(replayed)
         verdict = "same" if recorded == replayed else "differs"
         self.found.append(Comparison(what, recorded, replayed, verdict))
+
+    def grade(self, what: str, recorded: Mapping[str, Any], replayed: Grade) -> None:
+        """Compare what a completion was found to be worth."""
+        self.exactly(
+            f"{what}: well formed, answer, correct",
+            [recorded["well_formed"], recorded["extracted"], recorded["correct"]],
+            [replayed.well_formed, replayed.answer, replayed.correct],
+        )
 
     def tree(self, what: str, recorded: Any, replayed: Any, row: float = 0.0) -> None:
         """Compare two trees of figures, leaf by leaf; `row` is what one row is worth in them."""
@@ -455,9 +460,8 @@ def _stamp(result: Replay) -> None:
     if result.verdict == "not comparable":
         return
     replays = freshness.read_replays(result.case)
-    folder = paths.RESULTS / result.case / result.profile / result.arm
-    records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
-    record = next(record for record in records if record["seed"] == result.seed)
+    records = _arm(result.case, result.profile, result.arm, result.seed)
+    record = records[0]
     files = freshness.input_files(record)
     code, inputs = freshness.digest(result.code), freshness.digest(files)
     key = _key(record)
@@ -528,10 +532,15 @@ def _chunks(work: list[tuple], jobs: int) -> list[list[tuple]]:
 
 
 def _one(case: str, profile: str, arm: str, seed: int) -> Replay:
+    record, *others = _arm(case, profile, arm, seed)
+    return replay_record(record, others)
+
+
+def _arm(case: str, profile: str, arm: str, seed: int) -> list[dict[str, Any]]:
+    """The records of an arm, that of one seed first."""
     folder = paths.RESULTS / case / profile / arm
     records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
-    chosen = next(record for record in records if record["seed"] == seed)
-    return replay_record(chosen, [record for record in records if record is not chosen])
+    return sorted(records, key=lambda record: record["seed"] != seed)
 
 
 def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:

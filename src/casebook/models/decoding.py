@@ -173,9 +173,7 @@ def constrained_generation(model: Any, constraint: Constraint | None) -> Iterato
         if own is None:
             del model.generate  # the class's shows again
         else:
-            model.generate = own
-        if own:  # Unsloth gives a model one of its own
-            model.generate = own
+            model.generate = own  # Unsloth gives a model one of its own
 
 
 def constrained(

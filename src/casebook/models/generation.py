@@ -6,6 +6,7 @@ what a model's `generation_config` brings along, such as a penalty on repetition
 """
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +30,7 @@ from casebook.models.decoding import Constraint, constrained_generation
 from casebook.models.load import UNSLOTH
 
 LARGEST_BATCH = 256  # completions generated together, where memory allows
+NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
 SHARE_OF_MEMORY = 0.6  # of what is free; the rest is for what the estimate leaves out
 
 Prompt = str | list[dict[str, str]] | list[int]
@@ -97,18 +99,18 @@ def generate(
         temperature: `None` decodes greedily.
         constraint: only what it allows is written.
         keys: for each prompt the integers that seed its draws, such as (seed, row, sample): what
-            is drawn then depends neither on the batch nor on the order. By default transformers
-            draws from torch's generator, as in TRL's rollouts.
+            is drawn then depends neither on the batch nor on the order, up to the rounding of
+            probabilities. By default transformers draws from torch's generator, as in TRL's
+            rollouts.
 
     `ids` are the prompt's and the completion's token ids; the end counts as a token.
     """
     asked = [token_ids(tokenizer, prompt) for prompt in prompts]
     width, ends = max(map(len, asked)), end_ids(model, tokenizer)
-    inputs = torch.full((len(asked), width), tokenizer.pad_token_id)
-    attention = torch.zeros_like(inputs)
-    for i, ids in enumerate(asked):
-        inputs[i, width - len(ids) :] = torch.tensor(ids)
-        attention[i, width - len(ids) :] = 1
+    # Padded with a token of its own: a penalty on repetition counts what stands there, and where
+    # the end is the padding token, short prompts of a batch would be kept from ending.
+    inputs = torch.tensor([ids[:1] * (width - len(ids)) + ids for ids in asked])
+    attention = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in asked])
     processors, sampling = LogitsProcessorList(), {"do_sample": False}
     if temperature is not None and keys is None:
         sampling = {"do_sample": True, "temperature": float(temperature), "top_p": top_p}
@@ -129,7 +131,7 @@ def generate(
     )
     with (
         torch.inference_mode(),
-        _own_settings_off(model),
+        own_settings_off(model),
         constrained_generation(model, constraint),
     ):
         sequences = model.generate(
@@ -153,7 +155,7 @@ def completed(
     return {
         "completion": tokenizer.decode(ids, skip_special_tokens=True),
         "tokens": length,
-        "truncated": ids[-1:] == [] or ids[-1] not in ends,
+        "truncated": not ids or ids[-1] not in ends,
         "ids": (prompt, ids),
     }
 
@@ -183,7 +185,7 @@ class _Draw(LogitsProcessor):
 
 
 @contextmanager
-def _own_settings_off(model: Any) -> Iterator[None]:
+def own_settings_off(model: Any) -> Iterator[None]:
     """Inside it, a model brings no settings of its own to `generate`."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     own = inner.generation_config
@@ -229,7 +231,7 @@ def generate_all(
                 keys=None if keys is None else [keys[i] for i in batch],
                 **decoding,
             )
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
                 raise
             if size == 1:
@@ -252,11 +254,14 @@ def merged(model: Any) -> Iterator[None]:
 
     Afterwards the weights are put back from copies, bit by bit: subtracting the adapter again
     would leave rounding behind. Only for float32 weights: in a shorter type the merged model would
-    not be the one that is trained; and only without dropout, which a merged adapter has not.
+    not be the one that is trained; only without dropout, which a merged adapter has not; and only
+    where no weight is used twice, as a tied embedding is: the adapter belongs to one of its uses.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
+    uses = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))
     exact = all(
         layer.get_base_layer().weight.dtype == torch.float32
+        and uses[id(layer.get_base_layer().weight)] == 1
         and not any(getattr(drop, "p", 0.0) for drop in layer.lora_dropout.values())
         for layer in layers
     )
@@ -264,9 +269,9 @@ def merged(model: Any) -> Iterator[None]:
         yield
         return
     copies = [layer.get_base_layer().weight.detach().clone() for layer in layers]
-    for layer in layers:
-        layer.merge()
     try:
+        for layer in layers:
+            layer.merge()
         yield
     finally:
         for layer, weights in zip(layers, copies, strict=True):
@@ -297,7 +302,7 @@ def batch_that_fits(model: Any, length: int) -> int:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Also on a CPU, where torch has no error class for it."""
+    """Also where torch has no error class for it: on a CPU, and inside CUDA's libraries."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return "not enough memory" in str(error) or "can't allocate memory" in str(error)
+    return any(words in str(error) for words in NO_MEMORY)

@@ -45,7 +45,7 @@ CARD = "casebook.json"  # in a saved policy's folder: what it belongs to, and ho
 CARD_FIELDS = (
     *("case", "profile", "variant"),
     # what decides how it is loaded
-    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft"),
+    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
     # what decides how it writes
     *("max_completion_length", "temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "constraint"),
@@ -124,15 +124,25 @@ def load_policy(
         CasebookError: unknown name, or the model's folder is missing or corrupt.
     """
     settings = settings or read_settings(case, profile)
-    model, tokenizer = load_base(settings)
+    model, tokenizer = _load(settings)
     if settings["use_peft"]:
         model = FastLanguageModel.get_peft_model(model, **peft_arguments(settings, seed))
     return model, tokenizer
 
 
 def load_base(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
-    """The base model and tokenizer of a profile's settings, without an adapter."""
+    """The base model and tokenizer of a profile's settings, without an adapter.
+
+    It writes with plain `generate`: vLLM serves rollouts only, and a second engine beside a
+    training's would not fit.
+    """
+    return _load(settings | {"fast_inference": False})
+
+
+def _load(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
     model, tokenizer = FastLanguageModel.from_pretrained(**base_arguments(settings))
+    if settings.get("use_cpu"):  # where it is trained
+        model = model.to("cpu")
     if tokenizer.pad_token is None:
         # Harmless here: masks come from lengths and the first end-of-sequence token, never
         # from `ids != pad`, which would drop every generated end from the loss.
@@ -195,11 +205,15 @@ def save_policy(
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 
 
-def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
+def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
     """Model, tokenizer and card of a folder that `save_policy` wrote.
 
     An adapter stays apart from its base: `model.disable_adapter()` gives the model before the
     training, and nothing is rounded by merging. The card decides what is loaded, and how.
+
+    Args:
+        folder: of the policy.
+        longer: tokens of room beyond those of the training, for longer prompts.
 
     Raises:
         CasebookError: the folder is missing, incomplete, corrupt, or not one of ours.
@@ -209,34 +223,36 @@ def load_saved(folder: str | Path) -> tuple[PreTrainedModel, Any, dict[str, Any]
         raise CasebookError(f"there is no model folder at {folder}")
     try:
         card = json.loads((folder / CARD).read_text())
-        # Measured with plain `generate`: a second vLLM engine would not fit beside a training's.
         settings = read_settings(card["case"], card["profile"]) | card
-        settings |= {"fast_inference": False}
+        settings["max_seq_length"] += longer
     except FileNotFoundError:
         raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise CasebookError(f"{folder / CARD} cannot be read: {_first_line(error)}") from error
     adapter = folder / "adapter_config.json"
-    if not adapter.exists():
-        model, tokenizer = load_base(settings | {"model_name_or_path": str(folder)})
-        return model, tokenizer, card
+    kind = "adapter" if adapter.exists() else "model"
     try:
-        base = json.loads(adapter.read_text())["base_model_name_or_path"]
+        base = str(folder)
+        if kind == "adapter":
+            base = json.loads(adapter.read_text())["base_model_name_or_path"]
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
-        _check_saved(folder)
-        model = PeftModel.from_pretrained(model, folder)
+        _check_saved(folder, kind)
+        if kind == "adapter":
+            model = PeftModel.from_pretrained(model, folder)
     except CasebookError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise CasebookError(f"the adapter in {folder} is damaged: {_first_line(error)}") from error
+        raise CasebookError(f"the {kind} in {folder} is damaged: {_first_line(error)}") from error
     return model, tokenizer, card
 
 
-def _check_saved(folder: Path) -> None:
-    """Raise where an adapter holds values that are no numbers, or its tokenizer is damaged."""
-    for name, tensor in load_file(folder / "adapter_model.safetensors").items():
-        if not tensor.isfinite().all():
-            raise CasebookError(f"the adapter in {folder} is damaged: {name} is not finite")
+def _check_saved(folder: Path, kind: str) -> None:
+    """Raise where a policy holds values that are no numbers, or its tokenizer is damaged."""
+    files = [folder / "adapter_model.safetensors"]
+    for file in files if kind == "adapter" else sorted(folder.glob("*.safetensors")):
+        for name, tensor in load_file(file).items():
+            if not tensor.isfinite().all():
+                raise CasebookError(f"the {kind} in {folder} is damaged: {name} is not finite")
     if (folder / "tokenizer.json").exists() or (folder / "tokenizer_config.json").exists():
         try:
             AutoTokenizer.from_pretrained(folder)
@@ -250,24 +266,32 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
 
     Returns:
         `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
-        `revision` (the hub's commit), `dtype`, `load_in_4bit` and `generator`.
+        `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit` and `generator`
+        (what wrote the completions that are measured).
     """
-    source = Path(model_source(settings["model_name_or_path"]))
     return {
         "name": settings["model_name_or_path"],
-        "weights": weights_hash(source) if source.is_dir() else None,
+        "weights": base_weights(settings),
         "revision": getattr(model.config, "_commit_hash", None),
-        "dtype": settings["dtype"],
+        "dtype": str(model.dtype).removeprefix("torch."),
         "load_in_4bit": settings["load_in_4bit"],
         "generator": "unsloth" if UNSLOTH else "transformers",
     }
+
+
+def base_weights(settings: dict[str, Any]) -> str | None:
+    """`weights_hash` of the base that settings name; `None` for a model of the hub."""
+    source = Path(model_source(settings["model_name_or_path"]))
+    return weights_hash(source) if source.is_dir() else None
 
 
 def weights_hash(folder: Path) -> str:
     """SHA-256 of the weight files in a folder, one after the other."""
     content = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
-        content.update(file.read_bytes())
+        with open(file, "rb") as opened:
+            while part := opened.read(2**24):
+                content.update(part)
     return content.hexdigest()
 
 

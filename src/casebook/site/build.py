@@ -147,6 +147,7 @@ def _case_context(case: Case, pages: Sequence[Page], transcripts: Sequence) -> d
         "arms": results.arms_table(case),
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
+        "answers": results.answers(case.name),
     }
 
 

@@ -4,6 +4,7 @@ Whatever shows a figure asks whether its record is current: `records.committed` 
 are not, and every text here ends with these names.
 """
 
+import html
 import json
 import statistics
 from collections import Counter
@@ -11,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-import yaml
-
 from casebook import paths, records
 from casebook.case import Case, known_cases, load_case
+from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
 Say = Callable[[str], None]
@@ -31,6 +31,13 @@ HELD_OUT = {
     "landuse": "parcels of generated landscapes",
     "gsm8k": "*generated* problems",
     "math": "*generated* problems",
+}
+# What a grade of a case's `answers.yaml` is called on its page, in the order shown.
+GRADES = {
+    "strict": "right, well formed",
+    "lenient": "right",
+    "wrong": "wrong",
+    "none": "no answer",
 }
 COUNTED = {
     "computation": "by computation",
@@ -189,6 +196,34 @@ def arms_table(case: Case) -> str:
     return _with_note("\n".join([*table, "", total]), lines)
 
 
+def answers(case: str) -> list[dict[str, str]]:
+    """The written policy of what a case's answer is: `rule` and `examples`, an HTML table.
+
+    It is HTML, in one block, because in Markdown dollars and bars of an example have a meaning.
+    """
+    path = records.claims.CASES / case / "answers.yaml"
+    policy = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [
+        {"rule": " ".join(rule.split()), "examples": _examples(policy["examples"], name)}
+        for name, rule in policy["rules"].items()
+    ]
+
+
+def _examples(examples: Sequence[Mapping[str, Any]], rule: str) -> str:
+    """At most two examples of a rule for each grade, so that both sides of it are seen."""
+    rows = []
+    for grade, said in GRADES.items():
+        shown = [one for one in examples if one["rule"] == rule and one["grade"] == grade]
+        for example in shown[:2]:
+            texts = (
+                f"<code>{html.escape(str(example[key]))}</code>" for key in ("completion", "gold")
+            )
+            completion, gold = (text.replace("\n", "&#8629;<wbr>") for text in texts)
+            rows.append(f"<tr><td>{completion}</td><td>{gold}</td><td>{said}</td></tr>")
+    head = "<tr><th>completion</th><th>right answer</th><th>grade</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
 def benchmarks_table() -> str:
     """The recorded benchmarks, with the command of each; empty where there are none."""
     lines = ["| benchmark | figure | command |", "| --- | ---: | --- |"]
@@ -205,8 +240,8 @@ def _with_note(text: str, lines: Sequence[str]) -> str:
 
 def _questions(case: Case) -> dict[str, str]:
     """What each arm of a case asks, in the order of its file of experiments."""
-    path = paths.CONFIGS / case.name / "experiments.yaml"
-    arms = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    named = (paths.CONFIGS / case.name / "experiments.yaml").exists()
+    arms = read_arms(case.name) if named else {}
     return {name: arm["question"] for name, arm in arms.items()}
 
 

@@ -20,14 +20,15 @@ from casebook.training.progress import Progress
 
 # The settings that decide what a base model measures.
 MEASURED = {
-    *("case", "profile", "variant", "model_name_or_path", "dtype", "load_in_4bit"),
+    *("case", "profile", "variant"),
+    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
     *("max_completion_length", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
     *("constraint", "test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
 KEPT_ROWS = 64  # test completions in a record, one a row
 # Figures and completions by settings, for the arms of one process that start from one base.
-_MEASURED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+_MEASURED: dict[str, tuple[dict[str, Any], dict[str, bytes]]] = {}
 
 
 def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> 
 def _belongs_to(adapter: Path, folder: Path) -> None:
     """Empty the folder of completions if it is another policy's."""
     mark, note = weights_hash(adapter), folder / "policy"
-    if folder.exists() and (not note.exists() or note.read_text() != mark):
+    if folder.exists() and (not note.exists() or note.read_bytes() != mark.encode()):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     note.write_text(mark)
@@ -84,15 +85,15 @@ def measure_base(
     """
     mark = settings_mark(config, set(config.settings) - MEASURED)
     if mark not in _MEASURED:
-        base = model_and_tokenizer or load_base(config.settings | {"fast_inference": False})
+        base = model_and_tokenizer or load_base(config.settings)
         figures, _ = measure_test(config, *base, folder, progress)
         kept = sorted(folder.iterdir()) if folder else []
-        _MEASURED[mark] = figures, {file.name: file.read_text() for file in kept}
+        _MEASURED[mark] = figures, {file.name: file.read_bytes() for file in kept}
     figures, kept = _MEASURED[mark]
     if folder and not folder.exists():
         folder.mkdir(parents=True)
         for name, lines in kept.items():
-            (folder / name).write_text(lines)
+            (folder / name).write_bytes(lines)
     return figures
 
 

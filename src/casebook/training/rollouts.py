@@ -1,16 +1,20 @@
-"""TRL's trainer, with what its rollouts lack here: merged weights, and a constraint."""
+"""TRL's trainer, with what its rollouts lack: the run's settings alone, merging, a constraint."""
 
 from trl import GRPOTrainer
 
 from casebook.models.decoding import Constraint, constrained, constrained_generation
-from casebook.models.generation import merged
+from casebook.models.generation import merged, own_settings_off
 
 
 class RolloutTrainer(GRPOTrainer):
-    """GRPO whose completions are written with the adapter merged, where that rounds nothing."""
+    """GRPO whose completions are written under the run's settings alone, as they are measured.
+
+    What TRL leaves open, a model's generation config would fill in. The adapter is merged, where
+    that rounds nothing.
+    """
 
     def _generate_single_turn(self, *args, **kwargs):
-        with merged(self.model):
+        with own_settings_off(self.model), merged(self.model):
             return super()._generate_single_turn(*args, **kwargs)
 
 

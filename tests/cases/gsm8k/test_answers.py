@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import Grade
+from casebook import Grade, problem_sets
 from casebook.cases.gsm8k.answers import LONGEST_STATEMENT, MOST_MARKS, read_answer, stated
+from casebook.cases.gsm8k.reading import extract_number
 from casebook.cases.gsm8k.rewards import answer_reward, correctness, grade, soft_correctness
 
 # How an answer is said, what may explain it, and where it stands.
 SAID = ["{}", "{}.", "{} students", "{} %", "**{}**", "{} dollars per day", "It is {}", "x = {}"]
+SAID += ["Of the 6 in 7 boxes he has 1 * {0} = {0}", "Over 7 days she earns {0} + 0 = {0} dollars"]
 SAID += ["She has {} pens left.", "{} miles in 2 hours", "about {}", "1 * {0} = {0}"]
 REASONS = [
     " since 6*7",
@@ -22,17 +24,22 @@ REASONS = [
 ]
 REASONS += [". This is because of the 7 days.", " given the 3 boys", " — 6 for each of 7 days"]
 PLACES = ["<answer>{}</answer>", "<reasoning>6*7</reasoning>\n<answer>\n{}\n</answer>", "#### {}"]
-PLACES += [r"so \boxed{{{}}}", "The answer is {}", "7 days\n#### {}", "{}", "6*7\n<answer>{}"]
+PLACES += [r"so \boxed{{{}}}", "The answer is {}", "2 days\n#### {}", "{}", "6*7\n<answer>{}"]
 # What makes a hedge of an answer: {0} is what was said, {1} another number.
 HEDGES = ["{0} or {1}", "{1} or {0}", "either {0} or {1}", "{0}, {1}", "{0} and {1}", "{0}\n{1}"]
 HEDGES += ["{0}; {1}", "{0} {1}", "{1} {0}", "{0} ({1})", "{0}, or {1}?", "{0} unless it is {1}"]
+HEDGES += ["{1} or 1*{0} = {0}", "He has {1}, or 1*{0} = {0}", "1*{0} = {0} or {1}", "{0} nor {1}"]
+HEDGES += ["1*{0} = {0}, or {1}", "{0}, if not {1}", "{0}. No, {1}", "1*{0} = {0}; 1*{1} = {1}"]
 DENIALS = ["not {}", "It is not {}", "never {}", "It cannot be {}", "{} is wrong", "{} is not it"]
+DENIALS += ["not 1*{0} = {0}", "He has not 1*{0} = {0}", "we rule out {}", "{}. Wrong.", "{}?"]
 BOUNDS = ["at least {}", "at most {}", "less than {}", "more than {}", "up to {}", "{} or more"]
+BOUNDS += ["over {} days", "at least 1*{0} = {0}", "close to {}", "more than 1*{0} = {0}"]
 UNDONE = ["1+{}", "{}!", "{}^2", "{}*3", "{} dozen", "{}k", "{} million", "half of {}", "{}-1"]
 UNDONE += ["{} squared", "twice {}", "{} thousand", "{} plus one", "3*{}", "{}\\times 2", "{} / 1"]
+UNDONE += ["1*{0} = {0} dozen", "1*{0} = {0} + 1", "{} raised to 2", "{} over 1", "double of {}"]
 # A second answer behind the place of the first.
 SECOND = [" or {}", "\nor {}", "\n#### {}", r" \boxed{{{}}}", "\n<answer>{}</answer>"]
-SECOND += ["\nThe answer is {}."]
+SECOND += ["\nThe answer is {}.", " and {}", ", unless it is {}", ". No, {}", "\nNo, it is {}."]
 
 NUMBERS = st.integers(3, 10**7)
 SIGNED = NUMBERS | NUMBERS.map(lambda number: -number)
@@ -198,3 +205,14 @@ def test_long_texts_are_read_in_linear_time(piece):
     text = piece * (500_000 // len(piece))
     assert isinstance(grade(text, 1), Grade)
     assert isinstance(grade(f"{text}<answer>{text}", 1), Grade)
+
+
+def test_reference_solutions_are_read_right_and_most_of_them_without_their_last_line():
+    if not problem_sets.available("gsm8k"):
+        pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
+    rows = [problem_sets.read("gsm8k", split, source="folder") for split in ("train", "test")]
+    solutions = [solution for frame in rows for solution in frame["answer"]]
+    golds = [extract_number(solution) for solution in solutions]
+    assert [read_answer(solution) for solution in solutions] == golds
+    bodies = [read_answer(solution.rpartition("####")[0]) for solution in solutions]
+    assert sum(body == gold for body, gold in zip(bodies, golds, strict=True)) > 8600

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from casebook import CasebookError, problem_sets
 from casebook.cases.math import verify, worker
+from casebook.cases.math.notation import LONGEST
 from casebook.cases.math.rewards import grade
 from casebook.cases.math.studies.verifiers import HOSTILE
 from casebook.cases.math.verify import POLICIES, answer_of, equivalent, last_boxed, prepare
@@ -236,6 +237,23 @@ AROUND = (
     r"\boxed{{{right}}} or ${other}$",
     r"${other}$ or $\boxed{{{right}}}$",
     r"not \boxed{{{right}}}",
+    r"maybe \boxed{{{right}}}",
+    r"I don't think that it is \boxed{{{right}}}.",
+    r"anything but \boxed{{{right}}}",
+    r"$x \ne \boxed{{{right}}}$",
+    r"$-\boxed{{{right}}}$",
+    r"$7 \cdot \boxed{{{right}}}$",
+    r"$7\boxed{{{right}}}$",
+    r"$\frac{{7}}{{\boxed{{{right}}}}}$",
+    r"$\boxed{{{right}}}^7$",
+    r"$\boxed{{{right}}} + 7$",
+    r"$\boxed{{{right}}} \cdot 7$",
+    r"\boxed{{{right}}} million",
+    r"\boxed{{{right}}}?",
+    r"\boxed{{{right}}}. Wrong.",
+    r"\boxed{{{right}}}. This is not correct.",
+    r"\boxed{{{right}}} unless it is ${other}$",
+    r"\boxed{{{right}}}. It could be ${other}$.",
     r"It isn't $\boxed{{{right}}}$.",
     r"\boxed{{{right}}} is wrong.",
     r"<think>\boxed{{{right}}}",
@@ -243,6 +261,9 @@ AROUND = (
     "It cannot be ${right}$.",
     "We can rule out ${right}$.",
     "It is at least ${right}$.",
+    "It is ${other}$. Or ${right}$.",
+    "Perhaps it is ${right}$.",
+    "It is wrong that the answer is ${right}$.",
     "The answer is not ${right}$.",
     "The answer is {other}. The answer is {right}.",
     r"\boxed{{{right}}} The answer is ${other}$.",
@@ -310,6 +331,9 @@ REASONS = (
     "The answer is {}, since 2+3=5.",
     "The answer is ${}$ because 6 is no prime.",
     r"It is not $6$. Hence \boxed{{{}}}",
+    r"As x isn't 0, it is \boxed{{{}}}.",
+    "\\boxed{{{}}}\n\nIs there anything else?",
+    r"**$\boxed{{{}}}$** and that is all",
     r"First \boxed{{77}}, but that is wrong, so \boxed{{{}}}.",
 )
 
@@ -473,7 +497,7 @@ def test_nothing_is_equivalent_to_nothing_else(text):
 
 
 def test_an_answer_of_a_thousand_digits_is_compared_as_a_string():
-    long = "1" * (verify.LONGEST + 1)
+    long = "1" * (LONGEST + 1)
     assert equivalent(long, long)
     assert not equivalent(long, long + "0")
 

@@ -39,7 +39,8 @@ _BOX = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
 _HASHES = re.compile(r"####\s{0,9}([^\n]{0,1000})")
 # A number that comes soon, unless the line is a heading like "#### 3. Then".
 _RESULT = re.compile(
-    r"(?!\W*(?:[Ss]tep\b|\d{1,2}[.)] +(?!This|That|It|Because|Since)[A-Z*]))"
+    r"(?!\W*(?:[Ss]tep\b"
+    r"|\d{1,2}[.)] +(?!This|That|It|Because|Since|No\b|Wait|Actually|Or\b)[A-Z*]))"
     r"\W*(?:[A-Za-z]+\W+){0,4}\d"
 )
 _PHRASE = re.compile(r"(?<![/\w])answer\b[^\n.!?\d]{0,40}?(?:\b(?:is|be)\b|:|=)", re.IGNORECASE)
@@ -47,9 +48,13 @@ _LINE = re.compile(r"[ \n:*]{0,9}([^\n]{0,1000})")
 # The words around a mark that belong to what it says: "not", "or", "million".
 _AHEAD = re.compile(r"(\d ?)?([^\d.,;:?!\n<>]{0,40})\Z")
 _BEHIND = re.compile(r"[^\d.,;:?!\n<>]{0,40}[?!]?")
-# What makes a second answer behind a mark: "or", or a number and nothing else on its line.
+# What makes a second answer behind a mark: "or", a correction, or a number and nothing else on its
+# line.
 _SECOND = re.compile(
-    r"\W{0,20}or\b|[\s.,;*$€£-]{0,20}\d[\d,.]{0,40}[\s.*$]{0,9}(?:\n|\Z)", re.IGNORECASE
+    r"\W{0,20}(?:or|unless|otherwise|alternatively|maybe|perhaps|and [$€£]?\d[\d,.]*)\b"
+    r"|\W{0,9}(?:no(?:pe)?|wait|actually|sorry|correction|wrong)\b(?=[.,:!]|\s*(?:\d|\Z))"
+    r"|[\s.,;*$€£+-]{0,20}\d[\d,.]{0,40}[\s.*$]{0,9}(?:\n|\Z)",
+    re.IGNORECASE,
 )
 
 # What a statement may wear without saying anything else, and other ways to write a sign.
@@ -80,12 +85,13 @@ _SPELLED = {
     "% of": "% ×",
     "percent of": "% ×",
     "per cent of": "% ×",
+    " of": " ×",
     "i.e.": "that is",
     "e.g.": "that is",
 }
 _SPELLING = re.compile(
     r"\\(?:times|cdot|div|approx)(?![a-z])|(?:%|\bper ?cent) of(?= [$€£]?\d)|\b[ie]\.[eg]\."
-    r"|(?<=\d) (?:is|are|makes|gives)(?= [$€£]?-?\d)"
+    r"|(?<=\d) (?:is|are|makes|gives)(?= [$€£]?-?\d)|(?:(?<=\d/\d)|(?<=/\d\d)) of(?= [$€£]?\d)"
     r"|\b(?:multiplied by|divided by|plus|minus|negative|equals|times)(?= *[$€£(-]?\d)",
     re.IGNORECASE,
 )
@@ -95,21 +101,23 @@ _ACCOUNTING = re.compile(r"\( ?[$€£¥₹] ?(\d[\d,]*(?:\.\d+)?) ?\)\.?")
 # Number words, and words that change a number's value.
 _LARGE = (
     r"(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|thirty|forty|fifty|sixty|seventy|eighty"
-    r"|ninety|hundreds?|thousands?|[mbtr]+illions?|dozens?|lakhs?|crores?|bn|mn|mil|grand"
+    r"|ninety|hundreds?|thousands?|[mbtr]+illions?|dozens?|gross|lakhs?|crores?|bn|mn|mil|grand"
 )
 _SMALL = r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _PART = r"half|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth"
 _CHANGED_BEHIND = re.compile(
-    rf"!|[ %]*\^|[- ]?(?:[kKMBTixyzneπ]|pi)\b(?!['’.]\w)|(?:[- ]?[a-zA-Z$]+){{0,2}}?[- ]?"
-    rf"(?i:(?<![a-z])(?:{_LARGE}|(?:{_PART}|halve|ten)s|half|twice|thrice|halved|doubled?|tripled?"
-    r"|quadrupled?|squared|cubed|factorial|modulo?|fold|ish))\b"
-    r"|(?i:[^\d]{0,40}?(?:\b(?:and|by|plus|minus|times|to)|[-+,/×÷=&]) ?(?:an? )?"
+    r"!|\W{0,3}\?+\W*$|[ %]*\^|[- ]?(?:[kKMBTixyzneπ]|pi)\b(?!['’.]\w)"
+    rf"|(?:[- ]?[a-zA-Z$]+){{0,2}}?[- ]?(?i:(?<![a-z])(?:{_LARGE}|(?:{_PART}|{_SMALL}|halve)s|half"
+    r"|twice|thrice|halved|doubled?|tripled?|quadrupled?|squared|cubed|factorial|modulo?|fold|ish"
+    r"|inverse|hex\w*))\b"
+    r"| (?i:plus|minus|raised|to the|below zero|over \d+(?=\W*$))\b|[ -](?i:something|odd)\W*$"
+    r"|(?i:[^\d]{0,40}?(?:\b(?:and|by|plus|minus|times|to|less)|[-+,/×÷=&]) ?(?:an? )?"
     rf"(?:{_SMALL}|{_LARGE}|{_PART}|quarter))\b"
 )
 _CHANGED_AHEAD = re.compile(
     rf"\b(?:(?:{_LARGE})(?:-\w+)?\W{{0,4}}|(?:{_SMALL}), |(?:(?:{_PART}|quarter|square|cube"
-    r"|root|power|factorial|logarithm|reciprocal|inverse|opposite) of(?: (?:the|a|an))?"
-    r"|half|twice|thrice|double|triple|sqrt|log|ln)[- ]*)"
+    r"|root|power|factorial|logarithm|reciprocal|inverse|opposite|double|triple)"
+    r" of(?: (?:the|a|an))?|half|twice|thrice|double|triple|sqrt|log|ln|mod)[- ]*)"
     r"[$€£]?-?$|[/÷×] ?$",
     re.IGNORECASE,
 )
@@ -122,33 +130,45 @@ _SHORT_UNIT = re.compile(
 _NO_ONE_NUMBER = re.compile(
     r"\bor\b(?=[\s\S]{0,40}?(?:\d|\b(?:" + _SMALL + "|" + _LARGE + r")\b)|\W*$"
     r"| (?:so|not|more|less|fewer|something|an?other|none|under|over|above|below|up)\b)"
-    r"|\b(?:unless|maybe|perhaps|possibly|might|otherwise|alternatively|instead"
-    r"|up to and including)\b"
+    r"|\b(?:unless|maybe|perhaps|possibly|might|otherwise|alternatively|instead(?! of [$€£]?\d)"
+    r"|up to and including|if not(?= [$€£]?\d)|(?:may|could) be(?= [$€£]?\d))\b|\d(?: \w+)? nor\b"
     r"|\bbetween (?:\w+ )?[$€£]?\d|\d and (?:up|more|above|over|counting)\b|\d\+(?! ?[\d.$(])"
     r"|\d (?:to|through|till|until) [$€£]?-?\d|\d(?: \w+)? (?:less|more|fewer) than [$€£]?\d"
-    r"|[$€£¥₹]-?\d[\d,.]* ?[mb]\b|\b[a-z]\(-?\d|(?:--|\+\+) ?[$€£]?\d"
-    r"|[<>≤≥≠±√∛∞²³|]|!=|\d:\d|\d ?: ?\d[\d,.]*\W*$"
-    r"|\\(?:[lg]eq?|neq?|pm|sqrt|infty|log|ln|pi)(?![a-z])",
+    r"|\bbase \d|[$€£¥₹]-?\d[\d,.]* ?[mb]\b|\b[a-z]\(-?\d|(?:--|\+\+) ?[$€£]?\d"
+    r"|[<>≤≥≠±√∛∞|]|(?<!\b[a-z])(?<!\b[a-z]{2})[²³]|!=|\d:\d|\d ?: ?\d[\d,.]*\W*$"
+    r"|\\(?:[lg]eq?|neq?|pm|sqrt|infty|log|ln|pi|[dtc]?frac)(?![a-z])",
     re.IGNORECASE,
 )
 _COMPARED_AHEAD = re.compile(
-    r"\b(?:at least|at most|up to|m(?:in|ax)(?:imum)?(?: of)?|almost|nearly|over"
-    r"|under|above|below|beyond|within|exceed\w*|than(?: or equal to)?)"
+    r"\b(?:at least|at most|(?<!add )(?<!adds )(?<!sum )(?<!sums )up to|m(?:in|ax)(?:imum)?(?: of)?"
+    r"|almost|nearly|close to|near|short of|off by|(?:up|down|far|different) from|nowhere near|over"
+    r"|under|above|below|beyond|within|exceed\w*|than(?: or equal to)?|instead of)"
     r"(?: (?:a|about|exactly))? [$€£]?-?$",
     re.IGNORECASE,
 )
 _COMPARED_BEHIND = re.compile(
-    r"\W*(?:\w+ ){0,2}(?:at (?:least|most)|m(?:in|ax)(?:imum)?|onwards?|upwards?)\b", re.IGNORECASE
+    r"\W*(?:\w+ ){0,2}(?:at (?:least|most)|minimum|max(?:imum)?|onwards?|upwards?)\b", re.IGNORECASE
 )
-_DENIAL = r"\b(?:not|never|cannot|neither|nor|doubt(?:s|ed|ful)?|\w{1,9}n't)\b"
+_SPAN_AHEAD = re.compile(r"\b(?:over|within)(?: the \w+)? $", re.IGNORECASE)
+_SPAN_BEHIND = re.compile(r"[ -](?:second|minute|hour|night|day|week|month|year)s?\b")
+_DENIAL = r"\b(?:not|never|cannot|neither|nor|nobody|hardly|doubt(?:s|ed|ful)?|\w{1,9}n't)\b"
 _DENIED_AHEAD = re.compile(
-    rf"{_DENIAL}|\b(?:except|excluding|anything but)\b"
-    r"|\b(?:no|all but|wrong:?|incorrect:?|false:?) [$€£]?$",
+    rf"{_DENIAL}|\b(?:except|excluding|(?:any|every)thing but|false that)\b"
+    r"|\b(?:no(?: way)?|all but|(?:wrong|incorrect|false):?|rul(?:e[sd]?|ing) out|reject(?:s|ed)?"
+    r"|ignor(?:e|es|ing)|forget) [$€£]?$",
     re.IGNORECASE,
 )
 _DENIED_BEHIND = re.compile(
     rf"{_DENIAL}(?: be)?(?: (?:the|an|my|it|right|correct|true|possible|valid)\b|\W*$)"
-    r"|\b(?:wrong|incorrect|false|impossible)(?: (?:answer|number|result))?\W*$|\bnope?\W*$",
+    r"|\b(?:wrong|incorrect|false|impossible)(?: (?:answer|number|result))?\W*$|\bno(?:pe)?\W*$"
+    r"|\b(?:is|are) (?:too (?:low|high|small|large|few|many|much)|ruled out|rejected|off by)\b",
+    re.IGNORECASE,
+)
+_TAKEN_BACK = re.compile(r"\W*(?:no(?:pe)?|not|wrong|incorrect|false)\W*", re.IGNORECASE)
+# What is left out ahead of an answer: "not 43 but", "2x = 84, so".
+_INSTEAD = re.compile(
+    r"not [$€£]?\d[\d,.]*,? but (?!not\b)"
+    r"|[^=,;]*\d ?([a-z])\b[^=,;]*=[^=,;a-z]*,? (?:so |then |and )?(?=\1 = )",
     re.IGNORECASE,
 )
 _OTHER_DENIED = re.compile(
@@ -161,6 +181,27 @@ _REASON = re.compile(
     r"|consisting|made up|which(?! round)|that is|of (?:whom|them)|considering)\b|:|—",
     re.IGNORECASE,
 )
+# In prose the result of the calculation that ends the sentence is the answer, whatever numbers the
+# story around it has, unless one of these stands in the sentence.
+_CALCULATION = re.compile(
+    r"\d[^\d=]{0,60}(?:[+*×÷(]|[-/] ?[$€£(.]*\d|(?<![a-z])x(?![a-z]))", re.IGNORECASE
+)
+_NOT_WORKED = re.compile(
+    r"\b(?:unless|maybe|perhaps|possibly|might|otherwise|alternatively|instead(?! of))\b"
+    r"|\b(?:at (?:least|most)|exceed\w*|(?<!sum )(?<!sums )up to|m(?:in|ax)imum)\b|[<>≤≥≠±]|!="
+    r"|\b(?:than|over|under|above|below|beyond|within|almost|nearly)"
+    r" [$€£(]*\d[\d.,$€£% ()+*/×÷-]*=",
+    re.IGNORECASE,
+)
+# "He sold half, or 84/2 = 42" says it once more; a number right before "or" is another answer.
+_OR = re.compile(r"(.*)\bor\b", re.IGNORECASE)
+_OTHER = re.compile(rf"^\W*$|\d.{{0,12}}$|\b(?:{_SMALL}|{_LARGE})\W*$", re.IGNORECASE)
+# A count of what is not so denies nothing: "the number of pens that are not red is".
+_COUNT = re.compile(
+    r"\b(?:number|amount) of [^=,;:\d]*(?:is|are|was|were|=) (?=[$\d(]|$)", re.IGNORECASE
+)
+_GIVES_REASON = re.compile(r"\d.*\b(?:because|since|as)\b", re.IGNORECASE)
+_WHY = re.compile(r"\b(?:because|since) [$€£]?\d[\d,.]* [<>] [$€£]?\d[\d,.]*(?=\W*$)")
 # Characters ahead of a number or a reason. Longer words belong to a story, not to the answer.
 _SHORT = 40
 _BECAUSE = r"\W*(?:this|that|it|which) (?:is|comes|follows) (?:because|since|due|from|as)\b"
@@ -175,6 +216,7 @@ _MEASURES = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[\n;]")
+_SAID = re.compile(r"(?<=[.!?])\s+|;(?![^;\n]*=)")  # where what "the answer is" says may end
 _NEW_START = re.compile(r",? (?=(?:so|meaning|making|leaving|therefore|thus|hence)\b)")
 _SEGMENT = re.compile(r"([=≈])|, |\b(?:and|but|then)\b", re.IGNORECASE)
 _OPERATOR = re.compile(r"[+*×÷^]|(?<![A-Za-z])[-/]|[-/](?![A-Za-z])|(?<![A-Za-z])x(?![A-Za-z])")
@@ -257,6 +299,8 @@ def _in_context(text: str, begin: int, start: int, end: int, finish: int) -> str
     words = ahead[2] if ahead else ""
     if ahead and ahead[1] and _OPERATOR.search(words) and "=" not in words:
         words = f"{ahead[1]}{words}"  # 1 + \boxed{42}
+    elif text[begin - 1 : begin].isdigit():
+        words = f"{text[begin - 1]}×"
     behind = _BEHIND.match(text, finish)[0] if finish else ""
     behind += " or" if _SECOND.match(text, finish) else ""
     return f"{words} {said} {behind}".strip()
@@ -278,7 +322,7 @@ def _marked(text: str) -> Iterator[str]:
         line = _LINE.match(text, phrase.end())
         start, end = line.start(1), line.end(1)
         later = text[end : end + LONGEST_STATEMENT]
-        said = _SENTENCE.split(line[1], maxsplit=1)[0]
+        said = _SAID.split(line[1], maxsplit=1)[0]
         # "answer:" may also open a whole solution, though not time and again
         opens = tried < MOST_MARKS and phrase[0][-1] in ":=" and _DIGIT.search(later)
         if _DIGIT.search(said) and not (opens and len(NUMBER.findall(line[1])) > 1):
@@ -300,18 +344,41 @@ def _last_sentence(text: str) -> Decimal | None:
     """What the last sentence with a number states, if none like it states another."""
     text = text.strip()[-2 * LONGEST_STATEMENT :]
     text = in_plain_signs(_NOTE.sub(r"\1", text))
-    sentences = [part for part in _SENTENCE.split(text) if _DIGIT.search(part)]
+    said = _SENTENCE.split(text)
+    sentences = [part for part in said if _DIGIT.search(part)]
     while len(sentences) > 1 and re.match(_BECAUSE, sentences[-1], re.IGNORECASE):
         sentences.pop()
-    if not sentences:
+    if not sentences or _TAKEN_BACK.fullmatch(said[-1]):
         return None
     last = [part for part in _NEW_START.split(sentences[-1]) if _DIGIT.search(part)][-1]
-    number = stated(last if last == text else re.sub(r"^\s*- ", "", last))
+    last = last if last == text else re.sub(r"^\s*- ", "", last)
+    numbers = [stated(last), _worked(last)]
+    if not _GIVES_REASON.search(last):
+        numbers.reverse()
+    number = next((number for number in numbers if number is not None), None)
     alike = {_shape(sentences[-1]), "#"}
-    for sentence in sentences[:-1]:
-        if _shape(sentence) in alike and stated(sentence) != number:
+    others = {stated(sentence) for sentence in sentences[:-1] if _shape(sentence) in alike}
+    steps = _numbers(last.rpartition("=")[0])
+    return number if others - steps <= {number} else None
+
+
+def _worked(sentence: str) -> Decimal | None:
+    """The result of the calculation with which a sentence ends, if it works one out."""
+    text = _undressed(sentence)
+    calculated, _, result = text.rpartition("=")
+    if not _CALCULATION.search(calculated.rpartition("=")[2]) or _NOT_WORKED.search(text):
+        return None
+    if said := _OR.match(text):
+        before, behind = said[1], calculated[said.end() :]
+        once_more = _CALCULATION.search(behind) and _numbers(before) <= _numbers(behind)
+        if _OTHER.search(before) or not once_more:
             return None
-    return number
+    return None if _DENIED_AHEAD.search(_COUNT.sub("", calculated)) else stated(result)
+
+
+def _numbers(text: str) -> set[Decimal | None]:
+    """The numbers in a text, without their signs."""
+    return {value_of(number, negative=False) for number in NUMBER.finditer(text)}
 
 
 def _shape(sentence: str) -> str:
@@ -359,10 +426,14 @@ def stated(text: str) -> Decimal | None:
     text = _undressed(text)
     if found := _ACCOUNTING.fullmatch(text):
         return -Decimal(found[1].replace(",", ""))
-    if _NO_ONE_NUMBER.search(text):
+    if _NO_ONE_NUMBER.search(_WHY.sub("", text)):
         return None
+    if found := _INSTEAD.match(text):
+        text = text[found.end() :]
     chains: list[_Chain] = []
     for sentence in _SENTENCE.split(text):
+        if _TAKEN_BACK.fullmatch(sentence):
+            return None
         if _DIGIT.search(sentence) and not (chains and _EXPLAINS.match(sentence)):
             found = _chains(sentence)
             if found is None:
@@ -372,7 +443,7 @@ def stated(text: str) -> Decimal | None:
 
 
 def _undressed(text: str) -> str:
-    text = in_plain_signs(_NOTE.sub(r"\1", text)).replace("’", "'")
+    text = in_plain_signs(_NOTE.sub(r"\1", text)).replace("’", "'").replace("·", "×")
     text = re.sub(r"[ \t\r]+", " ", _DRESS.sub(" ", text))
     text = _SPELLING.sub(lambda found: f" {_SPELLED[found[0].lower()]} ", text)
     text = _CLOCK.sub(r"\1", text)
@@ -383,7 +454,7 @@ def _undressed(text: str) -> str:
 def _chains(sentence: str) -> list[_Chain] | None:
     """What a sentence says up to its reason; `None` where it denies that, or says no number."""
     first = NUMBER.search(sentence)
-    if first is None or _DENIED_AHEAD.search(_clause(sentence[: first.start()])):
+    if first is None or _DENIED_AHEAD.search(_COUNT.sub("", _clause(sentence[: first.start()]))):
         return None
     start = first.end()
     asides = []
@@ -460,6 +531,8 @@ def _part(text: str, begin: int, end: int) -> _Part | None:
         if _ROUNDED.search(ahead):
             part.rounds = True
             part.numbers.append(value)
+        elif _SPAN_AHEAD.search(ahead) and _SPAN_BEHIND.match(behind):
+            pass  # no answer, and none is compared
         elif _COMPARED_AHEAD.search(ahead) or _COMPARED_BEHIND.match(behind):
             part.compared = True
         elif _MEASURES.search(ahead):
@@ -520,7 +593,9 @@ def _one(chains: list[_Chain]) -> Decimal | None:
     results = [one for one in said if one.result]
     if results:
         frames = ("", results[-1].frame)
-        numbers = {one.number for one in said if one.result or one.frame in frames}
+        numbers = {
+            one.number for one in said if one.result or one.frame in frames or "answer" in one.frame
+        }
     else:
         numbers = {one.number for one in said} or measures
     return None if undone or len(numbers) != 1 else numbers.pop()

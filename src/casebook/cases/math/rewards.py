@@ -13,9 +13,9 @@ is none (`3+4=7`, `x=2+3=5`), nor is a hedge (`not 5`, `5 \text{ million}`), a s
 more than 1,000 characters; `x=5`, `y = 2x + 3`, `3, 5, 7` and `5 \text{ cm}` are.
 
 *Correct*: does the answer read from the completion mean the same as the reference's, whatever
-the form? `casebook.cases.math.verify` reads (`answer_of`) and compares (`equivalent`), by the rules
-and examples of `answers.yaml`. A completion cut off before its box is closed has no box, and one
-cut off while it is thinking has no answer.
+the form? `answer_of` of `reading` reads and `same_answer` of `verify` compares, by the rules and
+examples of `answers.yaml`. A completion cut off before its box is closed has no box, and one cut
+off while it is thinking has no answer.
 
 The `<think>` block is a third thing, which neither asks for: `think_format` pays it, and `gated`
 pays an answer only where it stands. To add the two up instead, name `equivalence` and
@@ -28,13 +28,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
-from casebook.cases.math.verify import (
-    answer_of,
-    boxed_answer,
-    is_answer,
-    last_boxed,
-    same_answer,
-)
+from casebook.cases.math.hedges import is_answer
+from casebook.cases.math.reading import answer_of, boxed_answer, last_boxed
+from casebook.cases.math.verify import same_answer
 from casebook.rewards import Reward, completion_text, random_reward, repetition_penalty
 
 # How the prompt shows the problem. `cut` is `shots3` or `reason` cut on the left, and asks for
