@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+import yaml
+
 from casebook import paths, records
 from casebook.case import Case, known_cases, load_case
 from casebook.settings import read_arms
