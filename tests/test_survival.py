@@ -339,7 +339,7 @@ def check_equal(run, whole):
         {"method": "rejection"},
         {"method": "plain_grpo"},
     ],
-    ids=lambda overrides: ",".join(overrides),
+    ids=lambda overrides: ",".join(f"{name}={value}" for name, value in overrides.items()),
 )
 def test_a_training_killed_in_any_phase_goes_on_to_equal_figures(overrides, tmp_path):
     """Half of the runs are killed a second time."""
