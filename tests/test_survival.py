@@ -525,7 +525,7 @@ def test_a_disk_of_8_mb_is_enough(disk, alone, tmp_path):
     check_equal(training.Run(run), alone)
 
 
-@pytest.mark.parametrize("kilobytes", [1, 8, 100, 1000])
+@pytest.mark.parametrize("kilobytes", [3, 8, 100, 1000])
 def test_a_file_that_may_not_grow_is_one_sentence_and_loses_nothing(kilobytes, alone, tmp_path):
     run = tmp_path / "run"
     child = Child(train(run), tmp_path / "log", limit=1000 * kilobytes)
