@@ -544,7 +544,7 @@ def test_experiments_on_a_small_disk_are_one_sentence_and_lose_nothing(
     assert kept(tmp_path / "larger") == arms_alone[0]
 
 
-@pytest.mark.parametrize("kilobytes", [0, 16])
+@pytest.mark.parametrize("kilobytes", [0, 4])
 def test_a_series_on_a_full_disk_is_one_sentence_and_loses_nothing(
     kilobytes, disk, notebooks, tmp_path, monkeypatch
 ):
