@@ -142,6 +142,7 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     try:
         # The record comes last: where it is, the adapter and the completions are.
         if (arm, seed) == (ADAPTER_ARM, 0):
+            path.unlink(missing_ok=True)
             _keep_adapter(run, paths.RESULTS / case / profile / "adapter")
         write_json(path, record)
     except OSError as error:
