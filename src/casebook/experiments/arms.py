@@ -175,7 +175,8 @@ def write_completions(completions: pd.DataFrame, path: Path) -> None:
         completions: as `Run.completions()` gives them.
         path: the compressed file; the same completions give the same bytes.
     """
-    completions.to_json(
+    # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
+    completions.round(DIGITS).to_json(
         path,
         orient="records",
         lines=True,
