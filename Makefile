@@ -41,7 +41,7 @@ help:
 	@echo 'make reports     run every notebook and write reports/index.html'
 	@echo 'make test        the tests, those of every notebook included'
 	@echo 'make test-quick  those of them that take seconds'
-	@echo 'make test-heavy  what is left: replays of recorded runs, Unsloth in .venv-unsloth'
+	@echo 'make test-heavy  what is left: replays of records, attacks on runs, Unsloth in .venv-unsloth'
 	@echo 'make lab         open the notebooks in JupyterLab'
 	@echo 'make site        the pages from the committed notebooks, without running them'
 	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from casebook import experiments, paths
 from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
 from casebook.experiments.arms import read_arms as arms_of
-from casebook.records import committed, read_record
+from casebook.records import committed, read_record, write_json
 
 ARM = {
     "question": "Does it run?",
@@ -82,6 +83,23 @@ def test_a_record_with_another_configuration_is_not_overwritten(arms):
     lines = []
     experiments.run_experiments("poker", "smoke", again=True, log=lines.append)
     assert lines[-1].startswith("tiny, seed 0: sampled 0.")
+
+
+def test_where_a_record_is_its_adapter_is(arms, tmp_path, monkeypatch):
+    """Also after a stop while it was made again: else it would be there beside another adapter."""
+    arms.write_text(yaml.safe_dump({"grpo": ARM | {"seeds": [0]}}))
+    old = tmp_path / "results" / "poker" / "smoke" / "grpo" / "seed0.json"
+    write_json(old, {})
+    monkeypatch.setattr(module, "train", lambda *arguments, **options: SimpleNamespace(record=dict))
+    monkeypatch.setattr(module, "findings", lambda run: [])
+
+    def stop(run, kept):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_keep_adapter", stop)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run_experiments("poker", "smoke", again=True)
+    assert not old.exists()
 
 
 def test_a_record_is_made_from_a_commit(arms, monkeypatch):

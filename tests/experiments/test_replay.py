@@ -90,12 +90,7 @@ def test_on_another_kind_of_machine_nothing_that_depends_on_it_differs(what, rep
     assert [c.verdict for c in found] == [verdict] * bool(verdict)
 
 
-def test_a_record_of_before_machines_were_noted_goes_by_processor_torch_and_threads():
-    here = provenance()
-    old = {name: here[name] for name in ("hardware", "versions", "threads")}
-    assert replay.same_machine(old)
-    assert not replay.same_machine(old | {"threads": "2"})
-    assert not replay.same_machine(old | {"versions": {"torch": "2.0.0"}})
+def test_machines_of_one_kind_are_told_from_others():
     assert replay.same_machine(HERE)
     assert not replay.same_machine(ELSEWHERE)
 

@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +102,21 @@ def test_a_failure_in_the_middle_leaves_the_old_record(tmp_path, monkeypatch, mo
         records.write_json(path, RECORD | {"seed": 1})
     assert records.read_record(path) == RECORD
     assert [p.name for p in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path):
+    path = tmp_path / "record.json"
+    writer = "import os, sys\nfrom casebook.records import write_json\n"
+    writer += "os.replace = lambda *names: os.kill(os.getpid(), 9)\nwrite_json(sys.argv[1], {})"
+    subprocess.run([sys.executable, "-c", writer, path])
+    (left,) = tmp_path.iterdir()
+    assert left.read_text() == "{}\n"
+    others = [".other.json.1.part", ".record.json.mine.part", f".record.json.{os.getppid()}.part"]
+    for name in others:  # of another record, no writer's, and of a writer that runs
+        (tmp_path / name).write_text("half")
+    records.write_json(path, RECORD)
+    assert records.read_record(path) == RECORD
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*others, "record.json"])
 
 
 # Reading

@@ -2,12 +2,13 @@
 
 import importlib
 import json
+import re
 
 import pytest
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.records import gate, studies
+from casebook.records import claims, gate, studies
 
 
 @pytest.fixture
@@ -75,3 +76,14 @@ def test_the_line_counts_the_other_modules(made, monkeypatch):
     study = studies.Study("math", ("studies.prompts", "studies.forms", "verify"))
     monkeypatch.setitem(studies.STUDIES, "prompts", study)
     assert "studies.forms changed and 1 more)" in studies.study_line("prompts")
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_the_code_of_a_study_has_every_grader_that_it_calls(name):
+    """A grader that is taken apart into modules leaves none of them out of the mark."""
+    study = studies.STUDIES[name]
+    graders = {"gsm8k": studies.GSM8K_GRADER, "math": studies.VERIFIER}[study.case]
+    for module in study.modules:
+        text = (claims.CASES / study.case / f"{module.replace('.', '/')}.py").read_text()
+        called = set(re.findall(rf"from casebook\.cases\.{study.case}\.(\w+) import", text))
+        assert called & set(graders) <= set(study.modules)

@@ -1,5 +1,6 @@
 """One object of settings: typed, and what was asked for."""
 
+import errno
 from dataclasses import MISSING, fields
 from enum import EnumType
 from typing import get_args
@@ -12,6 +13,7 @@ from trl import GRPOConfig, ModelConfig
 from casebook import grpo, settings, training
 from casebook.case import CasebookError
 from casebook.models.decoding import KINDS
+from casebook.training import config
 
 # Kind in the table -> the types that TRL's dataclasses give to such a field.
 TYPES = {
@@ -89,3 +91,19 @@ def test_the_trainer_gets_a_folder_of_its_own_and_the_settings_do_not_change(tmp
 def test_what_is_no_setting_is_an_error():
     with pytest.raises(AttributeError, match="no setting 'max_step'"):
         _ = training.read_config(("poker", "smoke")).max_step
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"),
+    ],
+)
+def test_a_full_folder_of_temporary_files_is_one_sentence(error, monkeypatch):
+    def full(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(config, "NamedTemporaryFile", full)
+    with pytest.raises(CasebookError, match="poker/smoke: no temporary file can be written"):
+        training.read_config(("poker", "smoke"))

@@ -142,6 +142,7 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     try:
         # The record comes last: where it is, the adapter and the completions are.
         if (arm, seed) == (ADAPTER_ARM, 0):
+            path.unlink(missing_ok=True)
             _keep_adapter(run, paths.RESULTS / case / profile / "adapter")
         write_json(path, record)
     except OSError as error:
@@ -174,7 +175,8 @@ def write_completions(completions: pd.DataFrame, path: Path) -> None:
         completions: as `Run.completions()` gives them.
         path: the compressed file; the same completions give the same bytes.
     """
-    completions.to_json(
+    # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
+    completions.round(DIGITS).to_json(
         path,
         orient="records",
         lines=True,

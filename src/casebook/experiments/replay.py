@@ -11,7 +11,9 @@ one-line rules, the detectors' thresholds and what they say of the recorded curv
 replay of an arm writes them down (`reference` in `results/<case>/replays.json`), later ones
 compare with that.
 
-Figures are equal to the last digit on the same kind of machine. Elsewhere greedy figures may
+Figures are equal to the last digit on the same kind of machine, but for chance: a draw that lies
+within the rounding of a probability (about 1e-7) may give another token when a batch is composed
+otherwise. Seen once, in one of 12,800 completions. On another kind of machine greedy figures may
 differ by one row and windows of the curve by 1e-3; beyond that nothing can be said.
 """
 
@@ -202,11 +204,9 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     if _regraded(record):
         return
     config = _parsed(record)
-    if "model" in record["provenance"]:
-        weights = record["provenance"]["model"]["weights"]
-        compare.exactly("weights", weights, base_weights(record["config"]))
-    if "inputs" in record:
-        compare.exactly("inputs", record["inputs"], plain(training.input_digests(config)))
+    weights = record["provenance"]["model"]["weights"]
+    compare.exactly("weights", weights, base_weights(record["config"]))
+    compare.exactly("inputs", record["inputs"], plain(training.input_digests(config)))
     compare.tree("before", record["before"], plain(training.measure_base(config)))
     with tempfile.TemporaryDirectory() as folder:
         run = training.first_steps(config, Path(folder) / "run", STEPS)
@@ -219,9 +219,8 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     compare.tree("validation", recorded, plain(validation), 1 / record["config"]["evaluate_rows"])
     first = {name: values[:1] for name, values in record["curve"].items()}
     compare.tree("curve", first, plain(windows))
-    if "findings" in record:
-        early = [found for found in record["findings"] if found["step"] <= STEPS]
-        compare.exactly(f"findings to step {STEPS}", early, findings)
+    early = [found for found in record["findings"] if found["step"] <= STEPS]
+    compare.exactly(f"findings to step {STEPS}", early, findings)
     kept = _kept_completions(record)
     if len(kept):
         _compare_written(kept[kept["step"] <= STEPS], written, compare)
@@ -231,10 +230,7 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
         after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
         measured, rows = training.measure_test(config, *load_saved(adapter)[:2])
         compare.tree("after", after, plain(measured))
-        if "completions" in record:
-            compare.tree("completions", record["completions"], plain(training.kept_rows(rows)))
-        if "completions" in record:
-            compare.exactly("completions", record["completions"], plain(training.kept_rows(rows)))
+        compare.tree("completions", record["completions"], plain(training.kept_rows(rows)))
 
 
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -418,14 +414,7 @@ class _Comparer:
 
 def same_machine(made_on: Mapping[str, Any]) -> bool:
     """Whether a record was made on this kind of machine, as far as its provenance tells."""
-    if "machine" in made_on:
-        return made_on["machine"] == machine()
-    here = provenance()
-    return (
-        made_on["hardware"]["cpu"] == here["hardware"]["cpu"]
-        and made_on["versions"].get("torch") == here["versions"].get("torch")
-        and made_on["threads"] == here["threads"]
-    )
+    return made_on["machine"] == machine()
 
 
 def _difference(found: Comparison) -> float:

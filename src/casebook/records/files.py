@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ REQUIRED = ("case", "profile", "seed", "provenance")
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write JSON whole or not at all: into a file beside `path`, which then takes its place.
 
-    Keys are sorted. NumPy numbers and arrays become plain ones; NaN and infinity, which JSON
-    does not have, become null.
+    The file beside it is named after the writer's process, so that two never write into one; what
+    a writer left there that was killed is removed. Keys are sorted. NumPy numbers and arrays become
+    plain ones; NaN and infinity, which JSON does not have, become null.
 
     Raises:
         CasebookError: something in `content` cannot be written as JSON.
@@ -30,12 +32,26 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     path = Path(path)
     text = json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{escape(path.name)}.*.part"):
+        if not _runs(left.name.split(".")[-2]):
+            left.unlink(missing_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8")
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _runs(process: str) -> bool:
+    """Whether a process of this number runs, or may run."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError, OverflowError):  # another user's, or no number
+        pass
+    return True
 
 
 def read_json(path: str | os.PathLike) -> Any:

@@ -36,14 +36,16 @@ class Study(NamedTuple):
     of_runs: bool = False
 
 
+GSM8K_GRADER = ("rewards", "reading", "answers")
+VERIFIER = ("verify", "reading", "comparing", "hedges", "notation", "worker")
 STUDIES: Mapping[str, Study] = {
     "conversion": Study("poker", ("studies.conversion", "casebook.models.gguf")),
     "exploration": Study("gsm8k", ("studies.exploration",)),
-    "rewards": Study("gsm8k", ("studies.ranking", "reading", "rewards")),
-    "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", "reading", "rewards")),
-    "forms": Study("math", ("studies.forms", "rewards", "verify", "worker")),
+    "rewards": Study("gsm8k", ("studies.ranking", *GSM8K_GRADER)),
+    "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", *GSM8K_GRADER)),
+    "forms": Study("math", ("studies.forms", "rewards", *VERIFIER)),
     "prompts": Study("math", ("studies.prompts",)),
-    "verifiers": Study("math", ("studies.verifiers", "verify", "worker")),
+    "verifiers": Study("math", ("studies.verifiers", *VERIFIER)),
     "gibberish": Study("math", ("studies.gibberish",), of_runs=True),
 }
 

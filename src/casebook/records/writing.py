@@ -14,7 +14,7 @@ LOCK = ".lock"
 # How a full disk reads in the words of Python, torch, safetensors and Arrow.
 FULL = (
     *("No space left", "File too large", "Disk quota", "failed writing file", "unexpected pos"),
-    *("PytorchStreamWriter", "file write failed"),
+    *("PytorchStreamWriter", "file write failed", "No usable temporary directory"),
 )
 REFUSED = {
     *(errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),

@@ -18,6 +18,7 @@ from trl import GRPOConfig, ModelConfig, TrlParser
 
 from casebook import settings as schema
 from casebook.case import CasebookError, load_case
+from casebook.records.writing import write_trouble
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 
 METHODS = schema.METHODS
@@ -132,16 +133,19 @@ def reward_functions(config: Config) -> list[Callable]:
 def _parse(settings: Mapping[str, Any]) -> tuple[CaseArguments, GRPOConfig, ModelConfig]:
     """Settings through TRL's own parser, which reads a file and converts what YAML calls text."""
     usage = io.StringIO()
-    with NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(dict(settings), file)
-        file.flush()
-        try:
-            with contextlib.redirect_stderr(usage):
-                return TrlParser((CaseArguments, GRPOConfig, ModelConfig)).parse_args_and_config(
-                    ["--config", file.name], fail_with_unknown_args=True
-                )
-        except SystemExit:  # argparse has said which value it could not read
-            said = usage.getvalue().strip().rpartition("error: ")[2]
-            raise CasebookError(f"a value has the wrong type: {said}") from None
-        except (ValueError, TypeError, ImportError, ArithmeticError) as error:
-            raise CasebookError(str(error).strip().splitlines()[0]) from error
+    try:
+        with NamedTemporaryFile("w", suffix=".yaml") as file, contextlib.redirect_stderr(usage):
+            yaml.safe_dump(dict(settings), file)
+            file.flush()
+            return TrlParser((CaseArguments, GRPOConfig, ModelConfig)).parse_args_and_config(
+                ["--config", file.name], fail_with_unknown_args=True
+            )
+    except SystemExit:  # argparse has said which value it could not read
+        said = usage.getvalue().strip().rpartition("error: ")[2]
+        raise CasebookError(f"a value has the wrong type: {said}") from None
+    except OSError as error:
+        if trouble := write_trouble(error):
+            raise CasebookError(f"no temporary file can be written ({trouble})") from error
+        raise
+    except (ValueError, TypeError, ImportError, ArithmeticError) as error:
+        raise CasebookError(str(error).strip().splitlines()[0]) from error

@@ -41,6 +41,11 @@ def grows(record):
     return any(record[name] > 0 for name in YIELDS)
 
 
+def mean(where):
+    figures = figures_at("landuse", where)
+    return sum(figure["value"] for figure in figures.values()) / len(figures)
+
+
 def test_no_claim_is_called_reproduced_by_the_embedded_model():
     assert {row["evidence"] for row in CLAIMS.values()} <= {
         *("computation", "citation", "nano", "none")
@@ -92,10 +97,6 @@ def test_how_many_completions_had_a_form_that_was_paid():
 
 
 def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
-    def mean(where):
-        figures = figures_at("landuse", where)
-        return sum(figure["value"] for figure in figures.values()) / len(figures)
-
     reasoning, label, trained = map(
         mean,
         (
@@ -109,14 +110,15 @@ def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
 
 
 def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
-    ends, starts = (
-        figures_at("landuse", f"hot_0.1/{w}/sampled_accuracy") for w in ("after", "before")
+    ends, starts, calm = (
+        mean(f"{where}/sampled_accuracy")
+        for where in ("hot_0.1/after", "hot_0.1/before", "beta_0.1/after")
     )
-    assert sum(f["value"] for f in ends.values()) < sum(f["value"] for f in starts.values())
+    assert abs(ends - starts) < 0.05 < 0.4 < calm - ends
     for run in committed("landuse", "nano", "hot_0.1"):
         curve = run["validation"]["greedy_accuracy"]
         assert max(curve) - curve[-1] > (max(curve) - curve[0]) / 2
-    assert quotes("no-kl-falls-hot", "lose most of what they gained", "below the untrained")
+    assert quotes("no-kl-falls-hot", "lose most of what they gained", "near the untrained")
 
 
 def test_the_embedded_model_begins_with_most_of_the_form():

@@ -16,7 +16,7 @@ reasoning.
 
 Steps 1 to 3 are ours because that is where a computer algebra system has no opinion: whether order
 matters, whether `50\%` is `0.5`, whether a unit may be left out. What was decided stands in
-`answers.yaml`: `POLICIES`, with examples on both sides.
+`answers.yaml`, with examples on both sides; `POLICIES` are its rules.
 
 A check never raises, never evaluates text as code, and thinks for at most `TIMEOUT` seconds of
 processor time, from any thread. What cannot be decided in that time is not equivalent.
