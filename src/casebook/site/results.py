@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from casebook import paths, records
-from casebook.case import Case, known_cases, load_case
+from casebook.case import PROFILES, Case, known_cases, load_case
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
@@ -47,7 +47,8 @@ COUNTED = {
     "same model": "by running the write-up’s model",
     "other real model": "by running another real model",
     "nano": "on the embedded model",
-    records.EXPLORATORY: "on the embedded model, exploratory",
+    records.EXPLORATORY["other real model"]: "by running another real model, exploratory",
+    records.EXPLORATORY["nano"]: "on the embedded model, exploratory",
     "none": "",
 }
 
@@ -119,10 +120,8 @@ def counted(counts: Mapping[tuple[str, str], int]) -> dict[str, str]:
 def claims_note(case: str, claims: Sequence[Mapping[str, Any]]) -> str:
     """Which of the records that decide these claims are not current, as `not_current`."""
     lines: list[str] = []
-    compared = [comparison for claim in claims for comparison in claim.get("compare", ())]
-    arms = {one[side].split("/")[0] for one in compared for side in ("left", "right")}
-    for arm in sorted(arms):
-        records.committed(case, "nano", arm, say=lines.append)
+    for profile, arm in sorted(set().union(*map(records.claims.arms_of, claims))):
+        records.committed(case, profile, arm, say=lines.append)
     return not_current(lines)
 
 
@@ -167,12 +166,26 @@ def headlines() -> str:
     return _with_note("\n".join(lines), notes)
 
 
-def arms_table(case: Case) -> str:
-    """Every recorded arm of a case: what it asks, its command, and what was measured."""
+def real_models(case: Case) -> str:
+    """The recorded arms of real models, each table with the model's name; empty without any."""
+    parts = []
+    for profile in (name for name, about in PROFILES.items() if not about.embedded):
+        if runs := records.committed(case.name, profile, say=lambda line: None):
+            model = records.models_of(case.name, runs)
+            parts.append(f"**{case.title}, on a real model:** {model}.")
+            parts.append(arms_table(case, profile))
+    return "\n\n".join(parts)
+
+
+def arms_table(case: Case, profile: str = "nano") -> str:
+    """Every recorded arm of a case and profile: what it asks, its command, what was measured."""
     lines: list[str] = []
-    runs = records.committed(case.name, "nano", say=lines.append)
+    runs = records.committed(case.name, profile, say=lines.append)
+    command = f"casebook experiments {case.name}"
+    if profile != "nano":
+        command += f" --profile {profile}"
     if not runs:
-        return records.missing(f"casebook experiments {case.name}")
+        return records.missing(command)
     questions = _questions(case)
     runs.sort(key=lambda run: [*questions, run["arm"]].index(run["arm"]))
     table = [
@@ -182,18 +195,16 @@ def arms_table(case: Case) -> str:
     ]
     for arm, group in groupby(runs, key=lambda run: run["arm"]):
         group = list(group)
-        before, after = _accuracies(group, "before"), _accuracies(group, "after")
-        change = [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
         other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
-        asks = f"{questions.get(arm, arm)}{other}<br>`casebook experiments {case.name} --arm {arm}`"
+        asks = f"{questions.get(arm, arm)}{other}<br>`{command} --arm {arm}`"
         trained = _unbroken(f"{len(group)} × {_seconds(group)}")
-        row = (asks.replace("|", "\\|"), *change, trained)
+        row = (asks.replace("|", "\\|"), *_changes(group), trained)
         table.append(f"| {' | '.join(row)} |")
     seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
     total = (
         f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring. "
-        f"`casebook experiments {case.name} --jobs 2` makes two at a time."
+        f"`{command} --jobs 2` makes two at a time."
     )
     return _with_note("\n".join([*table, "", total]), lines)
 
@@ -263,6 +274,20 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
         for name in ("sampled_accuracy", "greedy_accuracy")
     }
     return {name: " [".join(map(_unbroken, text.split(" ["))) for name, text in texts.items()}
+
+
+def _changes(runs: Sequence[Mapping]) -> list[str]:
+    """An arm's accuracies, base and trained: of the test rows, or of validation rows where it
+    served the choice of a setting and measured nothing else."""
+    if all(map(records.tested, runs)):
+        before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
+        return [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
+    said = []
+    for name in ("sampled_accuracy", "greedy_accuracy"):
+        pairs = [records.first_and_last(run, name) for run in runs]
+        first, last = (100 * statistics.mean(values) for values in zip(*pairs, strict=True))
+        said.append(_unbroken(f"validation: {first:.1f} %<br>→ {last:.1f} %"))
+    return said
 
 
 def _seconds(runs: Sequence[Mapping]) -> str:
