@@ -64,7 +64,7 @@ def read_record(path: str | os.PathLike) -> dict[str, Any]:
     return record
 
 
-def tested(record: Mapping[str, Any]) -> bool:
+def has_test_figures(record: Mapping[str, Any]) -> bool:
     """Whether a run was measured on test rows: one that chooses a setting is not, and its record
     has `None` for `test`, `before` and `after`."""
     return record["before"] is not None
@@ -77,7 +77,7 @@ def first_and_last(record: Mapping[str, Any], name: str) -> tuple[float, float]:
         record: of a run.
         name: of the figure, such as `greedy_accuracy`.
     """
-    if tested(record):
+    if has_test_figures(record):
         return record["before"][name]["value"], record["after"][name]["value"]
     values = record["validation"][name]
     return values[0], values[-1]

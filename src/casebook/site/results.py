@@ -279,7 +279,7 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
 def _changes(runs: Sequence[Mapping]) -> list[str]:
     """An arm's accuracies, base and trained: of the test rows, or of validation rows where it
     served the choice of a setting and measured nothing else."""
-    if all(map(records.tested, runs)):
+    if all(map(records.has_test_figures, runs)):
         before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
         return [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
     said = []
