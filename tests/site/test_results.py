@@ -114,6 +114,27 @@ def test_an_arm_without_test_rows_shows_its_validation(checkout, write_record):
     assert f"| {cells}" in text
 
 
+def test_what_a_real_model_wrote_stands_before_and_after(checkout, write_record):
+    graded = {"well_formed": True, "extracted": "flush", "correct": True}
+    nothing = {"well_formed": False, "extracted": None, "correct": False}
+    before = {"row": 3, "prompt": "Hand | <b>", "answer": "flush", "completion": "$1\n"} | nothing
+    after = {"row": 3, "completion": "<answer>flush</answer>"} | graded
+    other = {"row": 4, "completion": "unseen"} | nothing
+    kept = {"completions_before": [before], "completions": [other, after]}
+    for seed in (0, 1):
+        write_record(seed, arm="sound", profile="smol", provenance=FETCHED, **kept)
+    write_record(0, arm="rate", profile="smol", provenance=FETCHED, before=None, after=None)
+    [arm] = results.before_and_after(load_case("poker"))
+    assert arm["model"].startswith("SmolLM2-135M-Instruct, weights of 4 bits expanded; the poker")
+    assert "\n" not in arm["table"]
+    assert arm["table"].endswith(
+        "<tr><td><code>Hand | &lt;b&gt;</code></td><td><code>flush</code></td>"
+        "<td><code>$1&#8629;<wbr></code> (no answer)</td>"
+        "<td><code>&lt;answer&gt;flush&lt;/answer&gt;</code> (right, well formed)</td></tr></table>"
+    )
+    assert results.before_and_after(load_case("math")) == []
+
+
 def test_the_note_of_a_claim_reads_the_records_of_its_profile(checkout, write_record, monkeypatch):
     monkeypatch.setattr(
         "casebook.records.gate.state_line",

@@ -62,8 +62,6 @@ def test_before_is_the_base_and_after_the_policy(adapter, config, tmp_path):
     assert found["after"] == policy
     assert base != policy
     assert found["completions"] == measure.kept_rows(rows)
-    assert [entry["row"] for entry in found["completions_before"]] == list(range(6))
-    assert found["completions_before"] != found["completions"]  # of the same rows
 
 
 def test_before_and_after_are_one_model_whose_adapter_is_never_merged(
@@ -108,6 +106,20 @@ def test_a_record_keeps_one_completion_a_row(adapter, config, tmp_path):
     assert [entry["row"] for entry in kept] == list(range(6))
     assert {entry["decoding"] for entry in kept} == {"sample"}
     json.dumps(kept)
+
+
+def test_a_record_keeps_what_the_base_wrote_with_its_prompt_and_answer(
+    adapter, config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(measure, "KEPT_BEFORE", 3)
+    found = measured(adapter, config, tmp_path)
+    before, after = found["completions_before"], found["completions"]
+    asked = load_case("poker").load("test", "smoke")
+    assert [entry["row"] for entry in before] == [entry["row"] for entry in after][:3] == [0, 1, 2]
+    assert [entry["prompt"] for entry in before] == asked["prompt"][:3]
+    assert [entry["answer"] for entry in before] == asked["answer"][:3]
+    assert [e["completion"] for e in before] != [e["completion"] for e in after[:3]]
+    json.dumps(before)
 
 
 def test_a_measurement_goes_on_where_a_stop_left_it(adapter, config, tmp_path, monkeypatch):

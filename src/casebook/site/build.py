@@ -149,6 +149,7 @@ def _case_context(case: Case, pages: Sequence[Page], transcripts: Sequence) -> d
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
         "answers": results.answers(case.name),
+        "before_and_after": results.before_and_after(case),
     }
 
 

@@ -186,8 +186,8 @@ def arms_table(case: Case, profile: str = "nano") -> str:
         command += f" --profile {profile}"
     if not runs:
         return records.missing(command)
-    questions = _questions(case)
-    runs.sort(key=lambda run: [*questions, run["arm"]].index(run["arm"]))
+    asked_by = questions(case.name)
+    runs.sort(key=lambda run: [*asked_by, run["arm"]].index(run["arm"]))
     table = [
         "| what was asked, and the command | strict, sampled: base → trained "
         "| strict, greedy: base → trained | seeds and training |",
@@ -197,7 +197,7 @@ def arms_table(case: Case, profile: str = "nano") -> str:
         group = list(group)
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
         other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
-        asks = f"{questions.get(arm, arm)}{other}<br>`{command} --arm {arm}`"
+        asks = f"{asked_by.get(arm, arm)}{other}<br>`{command} --arm {arm}`"
         trained = _unbroken(f"{len(group)} × {_seconds(group)}")
         row = (asks.replace("|", "\\|"), *_changes(group), trained)
         table.append(f"| {' | '.join(row)} |")
@@ -223,14 +223,54 @@ def answers(case: str) -> str:
     return f'<table class="answers">{"".join(rows)}</table>'
 
 
+def before_and_after(case: Case) -> list[dict[str, str]]:
+    """What real models wrote on the first test rows before and after training.
+
+    Returns:
+        One dict an arm: what it `asks`, which `model` it was, and the `table`, in HTML as that of
+        `answers`, of the run of the first seed.
+    """
+    found = []
+    for profile in (name for name, about in PROFILES.items() if not about.embedded):
+        for run in records.committed(case.name, profile, say=lambda line: None):
+            if run["seed"] == 0 and run.get("completions_before"):
+                model = records.models_of(case.name, [run])
+                asks = questions(case.name).get(run["arm"], run["arm"])
+                found.append({"asks": asks, "model": model, "table": _pairs(run)})
+    return found
+
+
+def _pairs(run: Mapping[str, Any]) -> str:
+    after = {entry["row"]: entry for entry in run["completions"]}
+    heads = ("prompt", "right answer", "before", "after")
+    rows = ["".join(f"<th>{head}</th>" for head in heads)]
+    for entry in run["completions_before"]:
+        both = (entry, after[entry["row"]])
+        texts = [_code(entry["prompt"]), _code(entry["answer"])]
+        texts += [f"{_code(one['completion'])} ({_worth(one)})" for one in both]
+        rows.append("".join(f"<td>{text}</td>" for text in texts))
+    return f'<table class="answers">{"".join(f"<tr>{row}</tr>" for row in rows)}</table>'
+
+
+def _worth(entry: Mapping[str, Any]) -> str:
+    """What a kept completion was graded, in the words of `GRADES`."""
+    if entry["correct"]:
+        return GRADES["strict" if entry["well_formed"] else "lenient"]
+    return GRADES["none" if entry["extracted"] is None else "wrong"]
+
+
+def _code(text: object) -> str:
+    """Any text as HTML in one line."""
+    shown = html.escape(str(text)).replace("\n", "&#8629;<wbr>") or "&nbsp;"
+    return f"<code>{shown}</code>"
+
+
 def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     """At most two rows for each grade, so that both sides of a rule are seen."""
     rows = []
     for grade, said in GRADES.items():
         for example in [one for one in examples if one["grade"] == grade][:2]:
-            completion, gold = (html.escape(str(example[key])) for key in ("completion", "gold"))
-            shown = completion.replace("\n", "&#8629;<wbr>") or "&nbsp;"
-            cells = f"<code>{shown}</code>", f"<code>{gold}</code>", said
+            cells = _code(example["completion"]), _code(example["gold"]), said
             rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     return rows
 
@@ -249,10 +289,10 @@ def _with_note(text: str, lines: Sequence[str]) -> str:
     return "\n\n".join(part for part in (text, not_current(lines)) if part)
 
 
-def _questions(case: Case) -> dict[str, str]:
+def questions(case: str) -> dict[str, str]:
     """What each arm of a case asks, in the order of its file of experiments."""
-    named = (paths.CONFIGS / case.name / "experiments.yaml").exists()
-    arms = read_arms(case.name) if named else {}
+    named = (paths.CONFIGS / case / "experiments.yaml").exists()
+    arms = read_arms(case) if named else {}
     return {name: arm["question"] for name, arm in arms.items()}
 
 

@@ -7,7 +7,7 @@ A run that serves the choice of a setting (`measure: validation`) touches no tes
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from casebook.case import PROFILES
 from casebook.evaluation import evaluate, other_prompt_perplexity
 from casebook.models import load_base, load_saved, weights_hash
 from casebook.training.config import Config
+from casebook.training.log import text_of
 from casebook.training.origin import settings_mark
 from casebook.training.progress import Progress
 
@@ -71,12 +72,21 @@ def _belongs_to(adapter: Path, folder: Path) -> None:
     note.write_text(mark)
 
 
-def kept_rows(rows: pd.DataFrame, count: int | None = None) -> list[dict[str, Any]]:
+def kept_rows(
+    rows: pd.DataFrame, count: int | None = None, more: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The first completion of the first test rows, with its grade, as a record keeps them."""
     sampled = rows[rows["decoding"] == "sample"]
     first = (sampled if len(sampled) else rows).query("sample == 0").head(count or KEPT_ROWS)
     names = ["row", "decoding", "completion", "tokens", "truncated", "well_formed", "extracted"]
-    return first[[*names, "correct"]].to_dict("records")
+    return first[[*names, "correct", *more]].to_dict("records")
+
+
+def kept_before(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The same of the base for a few rows, with what was asked and the right answer: transcripts
+    before and after can be read side by side from the record alone."""
+    asked = rows.assign(prompt=rows["prompt"].map(text_of))
+    return kept_rows(asked, KEPT_BEFORE, ("prompt", "answer"))
 
 
 def measure_base(
@@ -101,7 +111,7 @@ def measure_base(
         figures, rows = measure_test(config, *base, folder, progress)
         files = sorted(folder.iterdir()) if folder else []
         files = {file.name: file.read_bytes() for file in files}
-        _MEASURED[mark] = figures, kept_rows(rows, KEPT_BEFORE), files
+        _MEASURED[mark] = figures, kept_before(rows), files
     figures, kept, files = _MEASURED[mark]
     if folder and not folder.exists():
         folder.mkdir(parents=True)
