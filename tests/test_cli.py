@@ -247,15 +247,29 @@ def test_execute_hands_its_options_on(monkeypatch):
         assert asked[name] == value
 
 
-def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_path, capsys):
+ACCURACIES = ("greedy_accuracy", "sampled_accuracy")
+FIGURES = {when: {name: {"value": 0.5} for name in ACCURACIES} for when in ("before", "after")}
+NO_FIGURES = {"before": None, "after": None}
+NO_FIGURES |= {"validation": {name: [0.25, 0.9, 0.5] for name in ACCURACIES}}
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (FIGURES, "greedy_accuracy: 0.500 before, 0.500 after"),
+        (NO_FIGURES, "greedy_accuracy on validation rows: 0.250 before, 0.500 after"),
+    ],
+)
+def test_train_reads_the_file_with_the_overrides_and_trains(
+    record, said, monkeypatch, tmp_path, capsys
+):
     asked = {}
-    figures = {name: {"value": 0.5} for name in ("greedy_accuracy", "sampled_accuracy")}
 
     class Run:
         path = tmp_path
 
         def record(self):
-            return {"before": figures, "after": figures}
+            return record
 
     def train(config, output, resume):
         asked.update(config, output=output, resume=resume)
@@ -269,7 +283,9 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
     assert casebook(monkeypatch, "train", *arguments.split()) == 0
     assert (asked["seed"], asked["beta"], asked["resume"]) == (3, 0.1, True)
     assert asked["output"] == tmp_path
-    assert str(tmp_path / "record.json") in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == said
+    assert lines[-1] == str(tmp_path / "record.json")
 
 
 @pytest.mark.parametrize("to_file", [True, False])

@@ -303,3 +303,12 @@ def test_a_field_says_what_it_takes():
     assert str(Field("number", 0, 1, but=(0,))) == "a number from 0 to 1, but not 0"
     assert str(Field("whole", 1)) == "a whole number, at least 1"
     assert str(Field("word", choices=("a", "b"))) == "one of a, b"
+
+
+def test_a_run_measures_the_test_rows_or_only_validation_rows():
+    for rows in ("test", "validation"):
+        assert checked(("poker", "smoke"), {"measure": rows})["measure"] == rows
+    with pytest.raises(CasebookError, match="measure is 'none', and must be one of test, valid"):
+        checked(("poker", "smoke"), {"measure": "none"})
+    with pytest.raises(CasebookError, match="needs evaluate_every above 0"):
+        checked(("poker", "smoke"), {"measure": "validation", "evaluate_every": 0})

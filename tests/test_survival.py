@@ -214,7 +214,7 @@ def of_experiments(moments):
     """Mark the phases of experiments, those of a training among them."""
     of_a_training(moments)
     moments.mark(arms, "chosen_runs", "finding the arms")
-    moments.mark(arms, "_keep_adapter", "keeping adapter and completions")
+    moments.mark(arms, "_keep", "keeping adapter and completions")
     moments.mark(arms, "write_json", "keeping the record")
 
 

@@ -204,6 +204,7 @@ FIELDS: dict[str, Field] = {
     "completions_every": STEPS,
     "evaluate_every": COUNT,
     "evaluate_rows": STEPS,
+    "measure": _word("test", "validation"),
     "test_limit": COUNT,
     "test_samples": Field("whole", 1, 10_000),
     "also_evaluate": Field("mapping", none=True),
@@ -533,6 +534,8 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     _check_fields(given, known, f"parameter of {schedule}")
     if schedule == "cosine_with_min_lr" and len({"min_lr", "min_lr_rate"} & set(given)) != 1:
         raise CasebookError(f"{schedule} needs lr_scheduler_kwargs with min_lr or min_lr_rate")
+    if settings.get("measure") == "validation" and settings.get("evaluate_every") == 0:
+        raise CasebookError("measure validation needs evaluate_every above 0, or nothing is seen")
     if settings.get("bf16") and settings.get("fp16"):
         raise CasebookError("bf16 and fp16 are both true, and only one of them can be")
     if settings["fast_inference"]:

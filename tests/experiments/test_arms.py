@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -14,7 +15,14 @@ from casebook import experiments, paths
 from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
 from casebook.experiments.arms import read_arms as arms_of
-from casebook.records import committed, read_record, write_json
+from casebook.records import (
+    arms_with_completions,
+    committed,
+    committed_completions,
+    read_record,
+    write_json,
+)
+from casebook.training import Run
 
 ARM = {
     "question": "Does it run?",
@@ -73,6 +81,69 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
         assert seeds == arm["seeds"] or (not PROFILES[arm["profile"]].embedded and not seeds)
 
 
+# What is committed of a run
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """`trained(profile, arm, **record)`: what a finished run of that arm leaves committed."""
+    monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(module, "findings", lambda run: [])
+    config = SimpleNamespace(settings={}, seed=0, case="poker")
+    monkeypatch.setattr(module, "read_config", lambda *arguments: config)
+    monkeypatch.setattr(module, "_folder", lambda config, arm: tmp_path / arm)
+    figure = {"greedy_accuracy": {"value": 0.5}, "sampled_accuracy": {"value": 0.25}}
+    found = {"before": figure, "after": figure, "train_seconds": 1.0, "measure_seconds": 2.0}
+
+    def make(profile, arm, seed=0, sampled=True, **more):
+        run = Run(tmp_path / arm)
+        run.adapter.mkdir(parents=True, exist_ok=True)
+        (run.adapter / "adapter_model.safetensors").write_bytes(b"weights")
+        record = {"case": "poker", "profile": profile, "seed": seed, "provenance": {}}
+        write_json(run.path / "record.json", record | found | more)
+        if sampled:
+            (run.path / "completions").mkdir(exist_ok=True)
+            table = pd.DataFrame({"step": [1], "completion": ["flush"], "extracted": ["flush"]})
+            table.to_parquet(run.path / "completions" / "train_00001.parquet")
+        monkeypatch.setattr(module, "train", lambda *arguments, **more: run)
+        _, line = module._run("poker", profile, arm, {}, seed, False)
+        files = (path for path in paths.RESULTS.rglob("*") if path.is_file())
+        return line, sorted(path.relative_to(paths.RESULTS / "poker").as_posix() for path in files)
+
+    return make
+
+
+def test_of_the_embedded_model_one_adapter_and_its_completions_are_kept(trained):
+    _, kept = trained("nano", "sft")
+    assert kept == ["nano/sft/seed0.json"]
+    _, kept = trained("nano", "grpo", seed=1)
+    assert kept == ["nano/grpo/seed1.json", "nano/sft/seed0.json"]
+    _, kept = trained("nano", "grpo")
+    assert set(kept) >= {"nano/adapter/adapter_model.safetensors", "nano/completions.jsonl.gz"}
+    assert committed_completions("poker")["completion"].tolist() == ["flush"]
+
+
+def test_of_a_real_model_completions_are_kept_and_no_adapter(trained):
+    _, kept = trained("smol", "grpo")
+    assert kept == ["smol/grpo/completions.jsonl.gz", "smol/grpo/seed0.json"]
+    _, kept = trained("smol", "sound")
+    assert kept[2:] == ["smol/sound/completions.jsonl.gz", "smol/sound/seed0.json"]
+    assert committed_completions("poker", "smol", "sound")["extracted"].tolist() == ["flush"]
+    assert arms_with_completions("poker", "smol") == ["grpo", "sound"]
+    assert committed_completions("poker", "smol", "taught").empty
+
+
+def test_runs_that_sampled_nothing_or_chose_a_setting_keep_no_completions(trained):
+    _, kept = trained("smol", "taught", sampled=False)
+    assert kept == ["smol/taught/seed0.json"]
+    _, kept = trained("smol", "sound", seed=1)
+    nothing = {"test": None, "before": None, "after": None}
+    curve = {"greedy_accuracy": [0.125, 0.5], "sampled_accuracy": [0.0, 0.25]}
+    line, kept = trained("smol", "rate", **nothing, validation=curve)
+    assert kept == ["smol/rate/seed0.json", "smol/sound/seed1.json", "smol/taught/seed0.json"]
+    assert line.startswith("rate, seed 0: on validation rows sampled 0.250, greedy 0.500, 1 s")
+
+
 @pytest.mark.slow
 def test_a_record_with_another_configuration_is_not_overwritten(arms):
     experiments.run_experiments("poker", "smoke", seeds=[0], log=len)
@@ -90,13 +161,15 @@ def test_where_a_record_is_its_adapter_is(arms, tmp_path, monkeypatch):
     arms.write_text(yaml.safe_dump({"grpo": ARM | {"seeds": [0]}}))
     old = tmp_path / "results" / "poker" / "smoke" / "grpo" / "seed0.json"
     write_json(old, {})
-    monkeypatch.setattr(module, "train", lambda *arguments, **options: SimpleNamespace(record=dict))
+    record = {"case": "poker", "profile": "smoke", "seed": 0, "before": {}}
+    run = SimpleNamespace(record=lambda: record)
+    monkeypatch.setattr(module, "train", lambda *arguments, **options: run)
     monkeypatch.setattr(module, "findings", lambda run: [])
 
-    def stop(run, kept):
+    def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_keep_adapter", stop)
+    monkeypatch.setattr(module, "_keep", stop)
     with pytest.raises(KeyboardInterrupt):
         experiments.run_experiments("poker", "smoke", again=True)
     assert not old.exists()

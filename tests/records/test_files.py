@@ -219,3 +219,16 @@ def test_figures_as_text():
 
 def test_shares_end_at_nought_and_one():
     assert records.figure_text({"value": 1.0, "low": 0.99, "high": 1.01}) == "100.0 % [99.0, 100.0]"
+
+
+# Figures of a run
+
+
+def test_a_run_is_told_by_its_test_rows_or_else_by_its_validation():
+    curve = {"greedy_accuracy": [0.1, 0.9, 0.3]}
+    figures = {when: {"greedy_accuracy": {"value": v}} for when, v in (("before", 0), ("after", 1))}
+    nothing = {"test": None, "before": None, "after": None}
+    for measured, told in ((figures, (0, 1)), (nothing, (0.1, 0.3))):
+        record = RECORD | {"validation": curve} | measured
+        assert records.has_test_figures(record) is (measured is figures)
+        assert records.first_and_last(record, "greedy_accuracy") == told

@@ -190,11 +190,13 @@ def _write_run(runs: Path, name: str = "one", steps=(1, 10), profile="nano", **c
     return folder.parent
 
 
-def _write_record(seed: int, arm: str = "grpo", case: str = "poker", **fields) -> None:
+def _write_record(
+    seed: int, arm: str = "grpo", case: str = "poker", profile: str = "nano", **fields
+) -> None:
     figures = {"sampled_accuracy": FIGURE, "greedy_accuracy": FIGURE}
-    record = {"case": case, "profile": "nano", "arm": arm, "seed": seed, "provenance": {}}
+    record = {"case": case, "profile": profile, "arm": arm, "seed": seed, "provenance": {}}
     record |= {"before": figures, "after": figures, "train_seconds": 98.0 + seed} | fields
-    records.write_json(paths.RESULTS / case / "nano" / arm / f"seed{seed}.json", record)
+    records.write_json(paths.RESULTS / case / profile / arm / f"seed{seed}.json", record)
 
 
 @pytest.fixture

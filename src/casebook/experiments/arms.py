@@ -9,7 +9,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -19,11 +19,11 @@ from typing import Any
 import pandas as pd
 
 from casebook import paths
-from casebook.case import CasebookError
+from casebook.case import PROFILES, CasebookError
 from casebook.detectors import RunWatch
 from casebook.records import provenance, read_record, write_json
-from casebook.records.files import plain
-from casebook.records.gate import COMPLETIONS
+from casebook.records.files import first_and_last, has_test_figures, plain
+from casebook.records.gate import completions_file
 from casebook.records.writing import check_writable, write_trouble
 from casebook.settings import chosen_runs, read_arms
 from casebook.training import (
@@ -37,6 +37,7 @@ from casebook.training import (
 
 DIGITS = 6  # of a committed completion's reward
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
+KEPT_SEED = 0
 
 
 def run_experiments(
@@ -141,31 +142,52 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     record["findings"] = findings(run)
     try:
         # The record comes last: where it is, the adapter and the completions are.
-        if (arm, seed) == (ADAPTER_ARM, 0):
+        if kept := kept_completions(record):
             path.unlink(missing_ok=True)
-            _keep_adapter(run, paths.RESULTS / case / profile / "adapter")
+            _keep(run, record, kept)
         write_json(path, record)
     except OSError as error:
         if not (trouble := write_trouble(error)):
             raise
         raise CasebookError(f"{path} cannot be written ({trouble}): the run is kept") from error
-    figures = record["after"]
+    sampled, greedy = (
+        first_and_last(record, name)[1] for name in ("sampled_accuracy", "greedy_accuracy")
+    )
+    rows = "" if has_test_figures(record) else "on validation rows "
     return path, (
-        f"{arm}, seed {seed}: sampled {figures['sampled_accuracy']['value']:.3f}, "
-        f"greedy {figures['greedy_accuracy']['value']:.3f}, {record['train_seconds']:.0f} s of "
-        f"training, {record['measure_seconds']:.0f} s of measuring"
+        f"{arm}, seed {seed}: {rows}sampled {sampled:.3f}, greedy {greedy:.3f}, "
+        f"{record['train_seconds']:.0f} s of training, "
+        f"{record['measure_seconds']:.0f} s of measuring"
     )
 
 
-def _keep_adapter(run: Run, kept: Path) -> None:
-    """Copy a run's adapter and its completions beside the records; whole or not at all."""
-    # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
-    part = kept.with_name("adapter.part")
-    shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(run.adapter, part, ignore=shutil.ignore_patterns("ref"))
-    shutil.rmtree(kept, ignore_errors=True)
-    part.rename(kept)
-    write_completions(run.completions(), kept.with_name(COMPLETIONS))
+def kept_completions(record: Mapping[str, Any]) -> Path | None:
+    """Where a run's completions are committed; `None` for a run that is not among those kept.
+
+    Of an embedded model one run a case is kept, with its adapter. Of a real model, whose runs take
+    hours, each arm's first seed is, without the adapter: one of SmolLM2 has 19 MB. A run that
+    served the choice of a setting is not.
+    """
+    case, profile, arm = record["case"], record["profile"], record["arm"]
+    if record["seed"] != KEPT_SEED or not has_test_figures(record):
+        return None
+    if PROFILES[profile].embedded:
+        return completions_file(case, profile) if arm == ADAPTER_ARM else None
+    return completions_file(case, profile, arm)
+
+
+def _keep(run: Run, record: Mapping[str, Any], kept: Path) -> None:
+    """Copy what is committed of a run besides its record; the adapter whole or not at all."""
+    if PROFILES[record["profile"]].embedded:
+        adapter, part = kept.with_name("adapter"), kept.with_name("adapter.part")
+        shutil.rmtree(part, ignore_errors=True)
+        # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
+        shutil.copytree(run.adapter, part, ignore=shutil.ignore_patterns("ref"))
+        shutil.rmtree(adapter, ignore_errors=True)
+        part.rename(adapter)
+    completions = run.completions()
+    if len(completions):  # a supervised control samples none
+        write_completions(completions, kept)
 
 
 def write_completions(completions: pd.DataFrame, path: Path) -> None:
@@ -175,6 +197,7 @@ def write_completions(completions: pd.DataFrame, path: Path) -> None:
         completions: as `Run.completions()` gives them.
         path: the compressed file; the same completions give the same bytes.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
     completions.round(DIGITS).to_json(
         path,

@@ -14,7 +14,8 @@ compare with that.
 Figures are equal to the last digit on the same kind of machine, but for chance: a draw that lies
 within the rounding of a probability (about 1e-7) may give another token when a batch is composed
 otherwise. Seen once, in one of 12,800 completions. On another kind of machine greedy figures may
-differ by one row and windows of the curve by 1e-3; beyond that nothing can be said.
+differ by one row and windows of the curve by 1e-3; beyond that nothing can be said. Where a real
+model was not fetched, only what needs no model is repeated: files, settings, rows and grades.
 """
 
 import functools
@@ -31,13 +32,13 @@ from typing import Any
 
 import pandas as pd
 
-from casebook import detectors, paths, training
+from casebook import detectors, paths, pretrained, training
 from casebook.case import PROFILES, CasebookError, Grade, check_name, known_cases, load_case
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
 from casebook.models import base_weights, load_saved
 from casebook.records import freshness
-from casebook.records.files import plain, read_record, write_json
+from casebook.records.files import has_test_figures, plain, read_record, write_json
 from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
 
@@ -79,6 +80,7 @@ class Replay:
         reference: what the record does not hold; see the module's docstring.
         code: module -> hash of its code, of the process that replayed.
         seconds: wall time.
+        missing: what would have to be here for a comparison; empty where nothing is missing.
     """
 
     case: str
@@ -91,6 +93,7 @@ class Replay:
     reference: dict[str, Any] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    missing: str = ""
 
     @property
     def first_difference(self) -> Comparison | None:
@@ -175,8 +178,11 @@ def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
     findings = compare.found
     verdicts = {found.verdict for found in findings}
     verdict = "reproduces" if verdicts == {"same"} else "not comparable"
+    missing = _missing(record)
     if "differs" in verdicts:
         verdict = "differs"
+    elif missing:
+        verdict = "not comparable"
     elif _regraded(record) and verdict == "reproduces":
         verdict = "regraded"
     return Replay(
@@ -190,6 +196,7 @@ def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
         reference=dict(kept) or reference,
         code=freshness.module_hashes(freshness.loaded_modules()),
         seconds=(datetime.now(UTC) - started).total_seconds(),
+        missing=missing,
     )
 
 
@@ -201,13 +208,17 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     compare.tree("config", record["config"], _configured(record))
     _compare_kept(record, compare)
     _compare_completions(record, compare)
-    if _regraded(record):
+    if _regraded(record) or _missing(record):
         return
     config = _parsed(record)
     weights = record["provenance"]["model"]["weights"]
     compare.exactly("weights", weights, base_weights(record["config"]))
     compare.exactly("inputs", record["inputs"], plain(training.input_digests(config)))
-    compare.tree("before", record["before"], plain(training.measure_base(config)))
+    if has_test_figures(record):
+        before, completions = training.measure_base(config)
+        compare.tree("before", record["before"], plain(before))
+        if "completions_before" in record:
+            compare.tree("completions_before", record["completions_before"], plain(completions))
     with tempfile.TemporaryDirectory() as folder:
         run = training.first_steps(config, Path(folder) / "run", STEPS)
         validation = run.validation().round(4).to_dict("list")
@@ -224,8 +235,8 @@ def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
     kept = _kept_completions(record)
     if len(kept):
         _compare_written(kept[kept["step"] <= STEPS], written, compare)
-    adapter = paths.RESULTS / record["case"] / record["profile"] / "adapter"
-    if _is_kept(record) and adapter.is_dir():
+    written_to = arms.kept_completions(record)
+    if written_to and (adapter := written_to.with_name("adapter")).is_dir():
         after = dict(record["after"])
         after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
         measured, rows = training.measure_test(config, *load_saved(adapter)[:2])
@@ -249,16 +260,12 @@ def _parsed(record: Mapping[str, Any]) -> Any:
     return training.read_config((record["case"], record["profile"]), record["config"])
 
 
-def _is_kept(record: Mapping[str, Any]) -> bool:
-    """Whether this is the run whose adapter and completions are committed."""
-    return (record["arm"], record["seed"]) == (arms.ADAPTER_ARM, 0)
-
-
 def _kept_completions(record: Mapping[str, Any]) -> pd.DataFrame:
-    """The committed completions of this run; an empty frame where it is another."""
-    if not _is_kept(record):
+    """The committed completions of this run; an empty frame where it keeps none."""
+    if arms.kept_completions(record) is None:
         return pd.DataFrame()
-    return committed_completions(record["case"], record["profile"])
+    arm = None if PROFILES[record["profile"]].embedded else record["arm"]
+    return committed_completions(record["case"], record["profile"], arm)
 
 
 def _compare_written(kept: pd.DataFrame, written: pd.DataFrame, compare: "_Comparer") -> None:
@@ -438,6 +445,18 @@ def _regraded(record: Mapping[str, Any]) -> bool:
     return PROFILES[record["profile"]].device == "gpu"
 
 
+def _missing(record: Mapping[str, Any]) -> str:
+    """What is not here that the run stands on, as an advice; empty where nothing is missing."""
+    model = record["provenance"].get("model", {})
+    name, then = model.get("name"), model.get("source")
+    here = pretrained.which(name)
+    if then is None or here == then:
+        return ""
+    if here == "hub":
+        return "make smol fetches the model"
+    return f"the record is of {name} from {then}, and here it would be {name} from {here}"
+
+
 def _held(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
     """The digest that this record had when its arm was last replayed; `None` if it was not."""
     held = known.get("records", {}).get(str(record["seed"]))
@@ -491,6 +510,8 @@ def _stamp(result: Replay) -> None:
 def _line(result: Replay) -> str:
     count = len(result.comparisons)
     start = f"{result.case}/{result.arm}, seed {result.seed}: {result.verdict}"
+    if result.missing and result.verdict == "not comparable":
+        return f"{start}: {result.missing}"
     if first := result.first_difference:
         return f"{start}: {first}"
     return f"{start}, {count} figures, {result.seconds:.0f} s"

@@ -10,12 +10,15 @@ from importlib import import_module
 from casebook.records.provenance import provenance  # noqa: F401
 
 _MODULES = {
-    "gate": ("committed", "committed_completions"),
-    "files": ("figure_text", "missing", "read_record", "write_json"),
+    "gate": ("arms_with_completions", "committed", "committed_completions"),
+    "files": (
+        *("figure_text", "first_and_last", "has_test_figures", "missing", "read_record"),
+        "write_json",
+    ),
     "freshness": ("STATES", "digest", "state", "state_line"),
     "claims": (
         *("BASIS", "EXPLORATORY", "NO_ANSWER", "VERDICTS", "answer_entropy", "compared"),
-        *("discrimination", "figures_at", "labels_recalled", "load_claims"),
+        *("discrimination", "figures_at", "labels_recalled", "load_claims", "models_of"),
         *("load_expectations", "load_source", "table_row", "tally", "tally_table"),
         "write_up_box",
     ),

@@ -1,9 +1,10 @@
 """The claims of a write-up, each with its evidence and one verdict.
 
 They stand in `cases/<case>/claims.yaml`. What a verdict may say depends on the evidence: the
-embedded model can show a mechanism, never a reproduction. Its verdicts are written nowhere:
-`claims.yaml` says which figures to compare, `expectations.yaml` which way they were expected to
-go and whether that was written down before the first of their records, and the records decide.
+embedded model can show a mechanism, never a reproduction. Its verdicts, and those of another real
+model than the write-up's, are written nowhere: `claims.yaml` says which figures to compare,
+`expectations.yaml` which way they were expected to go and whether that was written down before
+the first of their records, and the records decide.
 """
 
 import math
@@ -16,7 +17,15 @@ from typing import Any, NamedTuple
 import yaml
 
 import casebook.cases
-from casebook.case import NO_ANSWER, CasebookError, check_name, known_cases, load_case
+from casebook import pretrained
+from casebook.case import (
+    NO_ANSWER,
+    PROFILES,
+    CasebookError,
+    check_name,
+    known_cases,
+    load_case,
+)
 from casebook.records.files import figure_text
 from casebook.records.freshness import state_line
 from casebook.records.gate import committed, tell
@@ -36,12 +45,15 @@ BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
     "citation": "document",
     "same model": "record",
-    "other real model": "record",
+    "other real model": "compare",
     "nano": "compare",
     "none": "command",
 }
 DOCUMENT_FIELDS = ("title", "address", "date")
-EXPLORATORY = "exploratory"  # in a tally: nano verdicts whose expectation came after the records
+RECORDED = ("other real model", "nano")  # evidence whose verdicts the records decide
+# In a tally: verdicts whose expectation came after the records -> how they are called.
+EXPLORATORY = {evidence: f"{evidence}, exploratory" for evidence in RECORDED}
+SIDES = ("left", "right")  # of a comparison
 DIRECTIONS = {"rises": 1, "falls": -1}
 WRITTEN = ("before", "after")  # the first record of the arms that are compared
 EXPECTATION_FIELDS = ("claim", "left", "right", "expected", "date", "written")
@@ -56,7 +68,7 @@ class Compared(NamedTuple):
     """One figure against another, over the seeds that both arms have.
 
     Attributes:
-        verdict: one that nano evidence allows.
+        verdict: one that the evidence allows: see `VERDICTS`.
         text: what was compared and both figures with their intervals.
         seeds: how many seeds both arms have.
         detectable: the smallest difference that so many seeds could have shown: see `compared`.
@@ -81,13 +93,14 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
         One dict per claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`,
         `note`, `exploratory`, and where to look: `computed_in` (a notebook) for evidence by
         computation, `document` (its `title`, `address` and `date`) for a citation, `record` for
-        a run of the source's or another real model, `command` for what was not run. For nano
-        evidence each entry of `compare` has its expectation (see `load_expectations`), and the
-        verdict, `measured` (the figures as text) and `detectable` (the smallest differences that
-        the seeds could have shown, as text) come from the records that `compare` names; without
-        them the claim was not run here. `not_current` says which of them are not current and why,
-        and is empty where all are. `exploratory` is true where an expectation of the claim
-        was written down after the first record it is about.
+        a run of the source's model, `command` for what was not run. Where records decide (the
+        embedded model, or another real one, whose claims name a `profile`) each entry of
+        `compare` has its expectation (see `load_expectations`) and that profile, and the verdict,
+        `measured` (the figures as text, and which model a real one was) and `detectable` (the
+        smallest differences that the seeds could have shown, as text) come from the records that
+        `compare` names; without them the claim was not run here. `not_current` says which of
+        them are not current and why, and is empty where all are. `exploratory` is true where an
+        expectation of the claim was written down after the first record it is about.
 
     Raises:
         UnknownName: unknown case.
@@ -111,9 +124,10 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
             raise CasebookError(f"{path.name} of {case}, claim {name or number}: {error}") from None
         seen.add(name)
     rows = _with_expectations(case, rows)
-    arms = set().union(*map(_arms, rows))
-    runs = committed(case, "nano", say=lambda line: None) if arms else []
-    runs = [run for run in runs if run.get("arm") in arms]
+    arms = set().union(*map(arms_of, rows))
+    profiles = sorted({profile for profile, _ in arms})
+    runs = [run for profile in profiles for run in committed(case, profile, say=lambda line: None)]
+    runs = [run for run in runs if (run["profile"], run.get("arm")) in arms]
     tell(state_line(runs), say)
     return [_judged(case, row, runs) for row in rows]
 
@@ -250,10 +264,10 @@ def tally(
         say: see `load_claims`.
 
     Returns:
-        Case -> (evidence, verdict) -> count. The evidence is one of `VERDICTS`, or `EXPLORATORY`
-        for nano verdicts whose expectation was written down after the first record. All cases
-        have the same columns, those that any of them uses, in the order of `VERDICTS` with the
-        exploratory ones after nano's own.
+        Case -> (evidence, verdict) -> count. The evidence is one of `VERDICTS`, or one of
+        `EXPLORATORY` for verdicts of records whose expectation was written down after the first
+        of them. All cases have the same columns, those that any of them uses, in the order of
+        `VERDICTS`, each evidence's exploratory ones after its own.
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
@@ -261,16 +275,16 @@ def tally(
     columns = []
     for evidence, verdicts in VERDICTS.items():
         columns += [(evidence, verdict) for verdict in verdicts]
-        if evidence == "nano":
-            columns += [(EXPLORATORY, verdict) for verdict in verdicts]
+        if evidence in EXPLORATORY:
+            columns += [(EXPLORATORY[evidence], verdict) for verdict in verdicts]
     used = [column for column in columns if any(found[column] for found in counts.values())]
     return {case: {column: found[column] for column in used} for case, found in counts.items()}
 
 
 def _column(row: Mapping[str, Any]) -> tuple[str, str]:
     """Where a claim is counted."""
-    apart = row["exploratory"] and row["evidence"] == "nano"
-    return EXPLORATORY if apart else row["evidence"], row["verdict"]
+    evidence = row["evidence"]
+    return EXPLORATORY.get(evidence, evidence) if row["exploratory"] else evidence, row["verdict"]
 
 
 def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
@@ -281,7 +295,7 @@ def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
     columns = list(next(iter(counts.values()), {}))
     for evidence, verdict in columns:
         found = [counts[case][evidence, verdict] for case in counts]
-        shown = {"none": "–", EXPLORATORY: "nano, exploratory"}.get(evidence, evidence)
+        shown = "–" if evidence == "none" else evidence
         lines.append(table_row(shown, verdict, *found, sum(found)))
     totals = [sum(found.values()) for found in counts.values()]
     lines.append(table_row("**claims**", "", *totals, sum(totals)))
@@ -291,7 +305,7 @@ def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
 def compared(
     case: str, comparison: Mapping[str, str], runs: Sequence[Mapping[str, Any]] | None = None
 ) -> Compared | None:
-    """What the embedded model's records say about one figure against another.
+    """What the records of one model say about one figure against another.
 
     With fewer seeds the intervals are wider, and a true difference stays unseen. How large it
     would have had to be is told by `detectable`, the half-widths of the two pooled intervals
@@ -305,24 +319,36 @@ def compared(
     Args:
         case: name of the case.
         comparison: `what` is compared, in words; `left` and `right`, each "arm/when/figure" as
-            `figures_at` takes it; what is `expected` of it from left to right, `rises` or
-            `falls`; and perhaps a `unit`: without one the figures are shares.
+            `figures_at` takes it, or one of them a number as text, such as "0.125", that each
+            seed is held against; what is `expected` of it from left to right, `rises` or
+            `falls`; perhaps a `unit`: without one the figures are shares; and the `profile` of
+            the records, the embedded model's (`nano`) unless given.
         runs: see `figures_at`.
 
     Returns:
         The verdict, the two figures as text and what could have been seen, or `None` where an
-        arm has no records. The mechanism is *seen* where every seed moves as expected and the
-        pooled 95 % intervals (over seeds, then prompts) do not overlap, *not seen* where that
-        holds the other way round, and all else is inconclusive, as is what fewer than three
-        seeds say.
+        arm has no records. The mechanism is *seen* (on a real model the claim is *reproduced*)
+        where every seed moves as expected and the pooled 95 % intervals (over seeds, then
+        prompts) do not overlap, *not seen* (*not reproduced*) where that holds the other way
+        round, and all else is inconclusive, as is what fewer than three seeds say.
 
     Raises:
         CasebookError: a field is missing, or a record has no such figure.
     """
-    for field in ("what", "left", "right", "expected"):
+    for field in ("what", *SIDES, "expected"):
         _check_text(comparison, field)
     check_name("expectation", comparison["expected"], DIRECTIONS)
-    sides = [figures_at(case, comparison[side], runs) for side in ("left", "right")]
+    profile = comparison.get("profile", "nano")
+    seen, unseen, undecided = VERDICTS["nano" if profile == "nano" else "other real model"]
+    numbers = [_number(comparison[side]) for side in SIDES]
+    sides = [
+        figures_at(case, comparison[side], runs, profile) if number is None else {}
+        for side, number in zip(SIDES, numbers, strict=True)
+    ]
+    for side, number in enumerate(numbers):
+        if number is not None:
+            figure = dict.fromkeys(("value", "low", "high"), number)
+            sides[side] = dict.fromkeys(sides[1 - side], figure)
     if not all(sides):
         return None
     seeds = sorted(set(sides[0]) & set(sides[1]))
@@ -333,11 +359,11 @@ def compared(
     moves = [sign * (sides[1][seed]["value"] - sides[0][seed]["value"]) for seed in seeds]
     apart = right["low"] > left["high"] or left["low"] > right["high"]
     enough = apart and len(seeds) >= FEWEST_SEEDS
-    verdict = "inconclusive"
+    verdict = undecided
     if enough and all(move > 0 for move in moves):
-        verdict = "mechanism seen"
+        verdict = seen
     elif enough and all(move < 0 for move in moves):
-        verdict = "mechanism not seen"
+        verdict = unseen
     unit = comparison.get("unit", "")
     texts = [figure_text(figure, percent=not unit) for figure in (left, right)]
     said = f"{texts[0]}, then {texts[1]}{' ' * bool(unit)}{unit}"
@@ -395,29 +421,36 @@ def discrimination(
 
 
 def figures_at(
-    case: str, where: str, runs: Sequence[Mapping[str, Any]] | None = None
+    case: str,
+    where: str,
+    runs: Sequence[Mapping[str, Any]] | None = None,
+    profile: str = "nano",
 ) -> dict[int, Mapping[str, float]]:
-    """One figure of the embedded model's records, by seed; empty where the arm has none.
+    """One figure of an arm's records, by seed; empty where the arm has none.
 
     Args:
         case: name of the case.
         where: "arm/when/figure", the names a record has on the way to the figure, as in
             `grpo/after/greedy_accuracy`. `answer_entropy` reads a label histogram,
             `labels_recalled` and `discrimination/flush` a confusion matrix.
-        runs: committed records to read it from, if they are read already; those of other arms are
-            passed over.
+        runs: committed records to read it from, if they are read already; those of other arms
+            and profiles are passed over.
+        profile: of the records.
 
     Returns:
         Seed -> figure; a plain number becomes a figure without width.
 
     Raises:
-        CasebookError: a record of the arm has no such figure.
+        CasebookError: a record of the arm has no such figure, as one without test rows has none
+            of before and after.
     """
     arm, *steps = where.split("/")
     figures = {}
     if runs is None:
-        runs = committed(case, "nano", arm)
-    for record in (run for run in runs if run.get("arm") == arm):
+        runs = committed(case, profile, arm)
+    for record in runs:
+        if (record["profile"], record.get("arm")) != (profile, arm):
+            continue
         try:
             value: Any = record
             for step in steps:
@@ -444,33 +477,52 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
     return value[step]
 
 
-def _arms(row: Mapping[str, Any]) -> set[str]:
-    """The arms whose records a claim's verdict comes from."""
+def arms_of(row: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """The profile and arm of the records that a claim's verdict comes from."""
     return {
-        comparison[side].partition("/")[0]
+        (comparison.get("profile", "nano"), comparison[side].partition("/")[0])
         for comparison in row.get("compare", ())
-        for side in ("left", "right")
+        for side in SIDES
+        if _number(comparison[side]) is None
     }
+
+
+def _number(side: str) -> float | None:
+    """The number that a side of a comparison is; `None` where it names a figure."""
+    try:
+        return float(side)
+    except ValueError:
+        return None
 
 
 def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A claim as it stands; one about the embedded model with its verdict, from the records."""
-    if row["evidence"] != "nano":
+    """A claim as it stands; one that records decide with its verdict."""
+    if row["evidence"] not in RECORDED:
         return row
     found = [compared(case, comparison, runs) for comparison in row["compare"]]
     if not all(found):
-        missing_run = {"evidence": "none", "verdict": "not run here"}
-        return row | missing_run | {"command": f"casebook experiments {case}"}
+        command = f"casebook experiments {case}"
+        if "profile" in row:
+            command += f" --profile {row['profile']}"
+        return row | {"evidence": "none", "verdict": "not run here", "command": command}
     verdicts = {one.verdict for one in found}
-    for worst in ("mechanism not seen", "inconclusive", "mechanism seen"):
-        if worst in verdicts:
-            break
+    seen, unseen, undecided = VERDICTS[row["evidence"]]
+    used = [run for run in runs if (run["profile"], run.get("arm")) in arms_of(row)]
+    measured = "; ".join(one.text for one in found)
+    if row["evidence"] != "nano":
+        measured += f" ({models_of(case, used)})"
     return row | {
-        "verdict": worst,
-        "measured": "; ".join(one.text for one in found),
+        "verdict": next(worst for worst in (unseen, undecided, seen) if worst in verdicts),
+        "measured": measured,
         "detectable": "; ".join(one.detectable_text for one in found),
-        "not_current": state_line([run for run in runs if run.get("arm") in _arms(row)]),
+        "not_current": state_line(used),
     }
+
+
+def models_of(case: str, runs: Iterable[Mapping[str, Any]]) -> str:
+    """Which real models stand behind some records, in the words that stand beside their figures."""
+    shown = (pretrained.shown(run["provenance"]["model"], case) for run in runs)
+    return " and ".join(dict.fromkeys(shown))
 
 
 def _with_expectations(case: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -489,6 +541,8 @@ def _with_expectations(case: str, rows: list[dict[str, Any]]) -> list[dict[str, 
                 )
             waiting.discard(pair)
             fields = {k: v for k, v in expected[pair].items() if k != "claim"}
+            if "profile" in row:
+                fields["profile"] = row["profile"]
             compare.append(comparison | fields)
         exploratory = any(one["written"] == "after" for one in compare)
         made.append(row | ({"compare": compare} if compare else {}) | {"exploratory": exploratory})
@@ -522,8 +576,11 @@ def _check_claim(row: Any) -> None:
     check_name("evidence", row["evidence"], VERDICTS)
     basis = BASIS[row["evidence"]]
     known = {"id", "claim", "source", "evidence", "note", basis}
-    if row["evidence"] == "nano":
-        _check_comparisons(row.get(basis))
+    if row["evidence"] in RECORDED:
+        _check_comparisons(row["evidence"], row.get(basis))
+        if row["evidence"] != "nano":
+            _check_profile(row)
+            known.add("profile")
     else:
         _check_text(row, "verdict")
         known.add("verdict")
@@ -533,22 +590,29 @@ def _check_claim(row: Any) -> None:
             _check_text(row, basis)
     if extra := sorted(set(map(str, row)) - known):
         raise CasebookError(f"{row['evidence']!r} evidence has no field {extra[0]!r}")
-    if row["evidence"] != "nano" and row["verdict"] not in VERDICTS[row["evidence"]]:
+    if row["evidence"] not in RECORDED and row["verdict"] not in VERDICTS[row["evidence"]]:
         raise CasebookError(
             f"verdict {row['verdict']!r} is not one that evidence {row['evidence']!r} allows: "
             + ", ".join(VERDICTS[row["evidence"]])
         )
 
 
-def _check_comparisons(comparisons: Any) -> None:
+def _check_profile(row: Mapping[str, Any]) -> None:
+    _check_text(row, "profile")
+    check_name("profile", row["profile"], [name for name, p in PROFILES.items() if not p.embedded])
+
+
+def _check_comparisons(evidence: str, comparisons: Any) -> None:
     if not isinstance(comparisons, list) or not comparisons:
-        raise CasebookError("nano evidence needs 'compare', a list of comparisons")
+        raise CasebookError(f"{evidence!r} evidence needs 'compare', a list of comparisons")
     for comparison in comparisons:
         if isinstance(comparison, dict) and "expected" in comparison:
             raise CasebookError("what is 'expected' of a comparison belongs in expectations.yaml")
         _check_fields(comparison, {"what", "left", "right", "unit"})
-        for field in ("what", "left", "right"):
+        for field in ("what", *SIDES):
             _check_text(comparison, field)
+        if all(_number(comparison[side]) is not None for side in SIDES):
+            raise CasebookError("a comparison of two numbers asks no record")
 
 
 def _check_document(document: Any) -> None:

@@ -80,6 +80,25 @@ def read_record(path: str | os.PathLike) -> dict[str, Any]:
     return record
 
 
+def has_test_figures(record: Mapping[str, Any]) -> bool:
+    """Whether a run was measured on test rows: one that chooses a setting is not, and its record
+    has `None` for `test`, `before` and `after`."""
+    return record["before"] is not None
+
+
+def first_and_last(record: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """A figure before and after a run's training: of test rows, else of validation rows.
+
+    Args:
+        record: of a run.
+        name: of the figure, such as `greedy_accuracy`.
+    """
+    if has_test_figures(record):
+        return record["before"][name]["value"], record["after"][name]["value"]
+    values = record["validation"][name]
+    return values[0], values[-1]
+
+
 def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:
     """A figure with its 95 % interval as text; `percent` for shares.
 

@@ -5,6 +5,7 @@ a test holds them to it.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,7 @@ from casebook.case import PROFILES, check_name, known_cases
 from casebook.records.files import read_record
 from casebook.records.freshness import state_line
 
-COMPLETIONS = "completions.jsonl.gz"  # of the run whose adapter is committed, too
+COMPLETIONS = "completions.jsonl.gz"  # of the runs that keep theirs: see `experiments.arms`
 _PRINTED: set[str] = set()
 
 
@@ -51,8 +52,13 @@ def committed(
     return records
 
 
-def committed_completions(case: str, profile: str = "nano") -> pd.DataFrame:
+def committed_completions(case: str, profile: str = "nano", arm: str | None = None) -> pd.DataFrame:
     """What one run of the case wrote, in small; an empty frame where nothing is committed.
+
+    Args:
+        case: name of the case.
+        profile: name of the profile.
+        arm: of a real model's run; of an embedded model's one run a case is kept.
 
     Returns:
         One completion a row: `step`, `prompt`, `answer`, `completion`, `tokens`, `truncated`,
@@ -64,10 +70,21 @@ def committed_completions(case: str, profile: str = "nano") -> pd.DataFrame:
     """
     check_name("case", case, known_cases())
     check_name("profile", profile, PROFILES)
-    path = paths.RESULTS / case / profile / COMPLETIONS
+    path = completions_file(case, profile, arm)
     if not path.exists():
         return pd.DataFrame()
     # Neither texts that look like numbers nor those that look like dates are converted.
     rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True)
     rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
     return rows
+
+
+def completions_file(case: str, profile: str, arm: str | None = None) -> Path:
+    """Where `committed_completions` are kept."""
+    return paths.RESULTS / case / profile / (arm or "") / COMPLETIONS
+
+
+def arms_with_completions(case: str, profile: str) -> list[str]:
+    """The arms of a real model whose first seed's completions are committed."""
+    folder = paths.RESULTS / case / profile
+    return sorted(path.parent.name for path in folder.glob(f"*/{COMPLETIONS}"))

@@ -145,9 +145,11 @@ def _case_context(case: Case, pages: Sequence[Page], transcripts: Sequence) -> d
         "source": records.load_source(case.name),
         "result": results.result(case),
         "arms": results.arms_table(case),
+        "real_models": results.real_models(case),
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "transcripts": [run for run in transcripts if run["case"] == case.name],
         "answers": results.answers(case.name),
+        "before_and_after": results.before_and_after(case),
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from casebook import paths, records
-from casebook.case import Case, known_cases, load_case
+from casebook.case import PROFILES, Case, known_cases, load_case
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
@@ -47,7 +47,8 @@ COUNTED = {
     "same model": "by running the write-up’s model",
     "other real model": "by running another real model",
     "nano": "on the embedded model",
-    records.EXPLORATORY: "on the embedded model, exploratory",
+    records.EXPLORATORY["other real model"]: "by running another real model, exploratory",
+    records.EXPLORATORY["nano"]: "on the embedded model, exploratory",
     "none": "",
 }
 
@@ -119,10 +120,8 @@ def counted(counts: Mapping[tuple[str, str], int]) -> dict[str, str]:
 def claims_note(case: str, claims: Sequence[Mapping[str, Any]]) -> str:
     """Which of the records that decide these claims are not current, as `not_current`."""
     lines: list[str] = []
-    compared = [comparison for claim in claims for comparison in claim.get("compare", ())]
-    arms = {one[side].split("/")[0] for one in compared for side in ("left", "right")}
-    for arm in sorted(arms):
-        records.committed(case, "nano", arm, say=lines.append)
+    for profile, arm in sorted(set().union(*map(records.claims.arms_of, claims))):
+        records.committed(case, profile, arm, say=lines.append)
     return not_current(lines)
 
 
@@ -167,14 +166,28 @@ def headlines() -> str:
     return _with_note("\n".join(lines), notes)
 
 
-def arms_table(case: Case) -> str:
-    """Every recorded arm of a case: what it asks, its command, and what was measured."""
+def real_models(case: Case) -> str:
+    """The recorded arms of real models, each table with the model's name; empty without any."""
+    parts = []
+    for profile in (name for name, about in PROFILES.items() if not about.embedded):
+        if runs := records.committed(case.name, profile, say=lambda line: None):
+            model = records.models_of(case.name, runs)
+            parts.append(f"**{case.title}, on a real model:** {model}.")
+            parts.append(arms_table(case, profile))
+    return "\n\n".join(parts)
+
+
+def arms_table(case: Case, profile: str = "nano") -> str:
+    """Every recorded arm of a case and profile: what it asks, its command, what was measured."""
     lines: list[str] = []
-    runs = records.committed(case.name, "nano", say=lines.append)
+    runs = records.committed(case.name, profile, say=lines.append)
+    command = f"casebook experiments {case.name}"
+    if profile != "nano":
+        command += f" --profile {profile}"
     if not runs:
-        return records.missing(f"casebook experiments {case.name}")
-    questions = _questions(case)
-    runs.sort(key=lambda run: [*questions, run["arm"]].index(run["arm"]))
+        return records.missing(command)
+    asked_by = questions(case.name)
+    runs.sort(key=lambda run: [*asked_by, run["arm"]].index(run["arm"]))
     table = [
         "| what was asked, and the command | strict, sampled: base → trained "
         "| strict, greedy: base → trained | seeds and training |",
@@ -182,18 +195,16 @@ def arms_table(case: Case) -> str:
     ]
     for arm, group in groupby(runs, key=lambda run: run["arm"]):
         group = list(group)
-        before, after = _accuracies(group, "before"), _accuracies(group, "after")
-        change = [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
         other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
-        asks = f"{questions.get(arm, arm)}{other}<br>`casebook experiments {case.name} --arm {arm}`"
+        asks = f"{asked_by.get(arm, arm)}{other}<br>`{command} --arm {arm}`"
         trained = _unbroken(f"{len(group)} × {_seconds(group)}")
-        row = (asks.replace("|", "\\|"), *change, trained)
+        row = (asks.replace("|", "\\|"), *_changes(group), trained)
         table.append(f"| {' | '.join(row)} |")
     seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
     total = (
         f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring. "
-        f"`casebook experiments {case.name} --jobs 2` makes two at a time."
+        f"`{command} --jobs 2` makes two at a time."
     )
     return _with_note("\n".join([*table, "", total]), lines)
 
@@ -212,14 +223,54 @@ def answers(case: str) -> str:
     return f'<table class="answers">{"".join(rows)}</table>'
 
 
+def before_and_after(case: Case) -> list[dict[str, str]]:
+    """What real models wrote on the first test rows before and after training.
+
+    Returns:
+        One dict an arm: what it `asks`, which `model` it was, and the `table`, in HTML as that of
+        `answers`, of the run of the first seed.
+    """
+    found = []
+    for profile in (name for name, about in PROFILES.items() if not about.embedded):
+        for run in records.committed(case.name, profile, say=lambda line: None):
+            if run["seed"] == 0 and run.get("completions_before"):
+                model = records.models_of(case.name, [run])
+                asks = questions(case.name).get(run["arm"], run["arm"])
+                found.append({"asks": asks, "model": model, "table": _pairs(run)})
+    return found
+
+
+def _pairs(run: Mapping[str, Any]) -> str:
+    after = {entry["row"]: entry for entry in run["completions"]}
+    heads = ("prompt", "right answer", "before", "after")
+    rows = ["".join(f"<th>{head}</th>" for head in heads)]
+    for entry in run["completions_before"]:
+        both = (entry, after[entry["row"]])
+        texts = [_code(entry["prompt"]), _code(entry["answer"])]
+        texts += [f"{_code(one['completion'])} ({_worth(one)})" for one in both]
+        rows.append("".join(f"<td>{text}</td>" for text in texts))
+    return f'<table class="answers">{"".join(f"<tr>{row}</tr>" for row in rows)}</table>'
+
+
+def _worth(entry: Mapping[str, Any]) -> str:
+    """What a kept completion was graded, in the words of `GRADES`."""
+    if entry["correct"]:
+        return GRADES["strict" if entry["well_formed"] else "lenient"]
+    return GRADES["none" if entry["extracted"] is None else "wrong"]
+
+
+def _code(text: object) -> str:
+    """Any text as HTML in one line."""
+    shown = html.escape(str(text)).replace("\n", "&#8629;<wbr>") or "&nbsp;"
+    return f"<code>{shown}</code>"
+
+
 def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     """At most two rows for each grade, so that both sides of a rule are seen."""
     rows = []
     for grade, said in GRADES.items():
         for example in [one for one in examples if one["grade"] == grade][:2]:
-            completion, gold = (html.escape(str(example[key])) for key in ("completion", "gold"))
-            shown = completion.replace("\n", "&#8629;<wbr>") or "&nbsp;"
-            cells = f"<code>{shown}</code>", f"<code>{gold}</code>", said
+            cells = _code(example["completion"]), _code(example["gold"]), said
             rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     return rows
 
@@ -238,10 +289,10 @@ def _with_note(text: str, lines: Sequence[str]) -> str:
     return "\n\n".join(part for part in (text, not_current(lines)) if part)
 
 
-def _questions(case: Case) -> dict[str, str]:
+def questions(case: str) -> dict[str, str]:
     """What each arm of a case asks, in the order of its file of experiments."""
-    named = (paths.CONFIGS / case.name / "experiments.yaml").exists()
-    arms = read_arms(case.name) if named else {}
+    named = (paths.CONFIGS / case / "experiments.yaml").exists()
+    arms = read_arms(case) if named else {}
     return {name: arm["question"] for name, arm in arms.items()}
 
 
@@ -263,6 +314,20 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
         for name in ("sampled_accuracy", "greedy_accuracy")
     }
     return {name: " [".join(map(_unbroken, text.split(" ["))) for name, text in texts.items()}
+
+
+def _changes(runs: Sequence[Mapping]) -> list[str]:
+    """An arm's accuracies, base and trained: of the test rows, or of validation rows where it
+    served the choice of a setting and measured nothing else."""
+    if all(map(records.has_test_figures, runs)):
+        before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
+        return [_unbroken(f"{before[name]}<br>→ {after[name]}") for name in after]
+    said = []
+    for name in ("sampled_accuracy", "greedy_accuracy"):
+        pairs = [records.first_and_last(run, name) for run in runs]
+        first, last = (100 * statistics.mean(values) for values in zip(*pairs, strict=True))
+        said.append(_unbroken(f"validation: {first:.1f} %<br>→ {last:.1f} %"))
+    return said
 
 
 def _seconds(runs: Sequence[Mapping]) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from casebook import records
-from casebook.case import known_cases, load_case
+from casebook.case import PROFILES, known_cases, load_case
 from casebook.site.files import TEMPLATES, css, digest, head_of, page_template, write_if_changed
+from casebook.site.results import questions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ def write_transcripts(folder: Path, runs: Path) -> list[dict[str, Any]]:
     """
     listing = []
     for case in known_cases():
-        pages = [_committed_page(folder, case)]
+        pages = [_committed_page(folder, case, *kept) for kept in _kept(case)]
         for profile in sorted(path for path in (runs / case).glob("*") if path.is_dir()):
             kept = [run for run in profile.iterdir() if [*run.glob("completions/train_*.parquet")]]
             kept.sort(key=lambda run: run.stat().st_mtime, reverse=True)
@@ -42,13 +43,26 @@ def write_transcripts(folder: Path, runs: Path) -> list[dict[str, Any]]:
     return listing
 
 
-def _committed_page(folder: Path, case: str) -> dict[str, Any] | None:
-    rows = records.committed_completions(case)
+def _kept(case: str) -> list[tuple[str, str | None, str]]:
+    """Whose completions are committed: profile, arm of a real model, and the run in words."""
+    found: list[tuple[str, str | None, str]] = [("nano", None, "the recorded run")]
+    for profile in (name for name, about in PROFILES.items() if not about.embedded):
+        for arm in records.arms_with_completions(case, profile):
+            runs = records.committed(case, profile, arm, say=lambda line: None)
+            asked = questions(case).get(arm, arm)
+            found.append((profile, arm, f"{asked} ({records.models_of(case, runs)})"))
+    return found
+
+
+def _committed_page(
+    folder: Path, case: str, profile: str, arm: str | None, run: str
+) -> dict[str, Any] | None:
+    rows = records.committed_completions(case, profile, arm)
     if rows.empty:
         return None
-    page = folder / f"{case}-nano-committed.html"
-    shown = _write_page(page, case, "nano", "the recorded run", rows)
-    return {"case": case, "profile": "nano", "run": "the recorded run", "rows": shown} | {
+    page = folder / f"{case}-{profile}-{f'{arm}-' if arm else ''}committed.html"
+    shown = _write_page(page, case, profile, run, rows)
+    return {"case": case, "profile": profile, "run": run, "rows": shown} | {
         "file": f"transcripts/{page.name}"
     }
 

@@ -52,6 +52,10 @@ class CaseArguments:
         default=20, metadata={"help": "Steps between evaluations on validation rows; 0: never."}
     )
     evaluate_rows: int = field(default=128, metadata={"help": "Validation rows evaluated."})
+    measure: str = field(
+        default="test",
+        metadata={"help": "'test': before and after; 'validation': nothing on test rows."},
+    )
     test_limit: int = field(default=0, metadata={"help": "Only so many test rows; 0: all."})
     test_samples: int = field(default=4, metadata={"help": "Completions for each test row."})
     method: str = field(

@@ -50,7 +50,7 @@ from casebook.training.run import Run, check_folder, default_folder, prepare, st
 
 
 def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
-    """Train, and measure before and after on the test split.
+    """Train, and measure before and after on the test split (on validation: see `measure`).
 
     Args:
         config: from `read_config`.
@@ -136,9 +136,8 @@ def _train(run: Run, config: Config) -> Run:
     torch.cuda.empty_cache()  # does nothing without a GPU
     measuring = time.perf_counter()
     measured = measure(run.adapter, config, run.path / "measured", progress)
-    after = measured["after"]
-    if "kl_from_base" in validation:
-        after["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
+    if measured["after"] and "kl_from_base" in validation:
+        measured["after"]["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
     record = {
         "case": config.case,
         "profile": config.profile,

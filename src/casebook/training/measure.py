@@ -2,10 +2,12 @@
 
 With an adapter both are one model, with the adapter off and on. What was written is kept in the
 run's folder line by line, so that a stop costs the completions of one batch.
+
+A run that serves the choice of a setting (`measure: validation`) touches no test row.
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from casebook.case import PROFILES
 from casebook.evaluation import evaluate, other_prompt_perplexity
 from casebook.models import load_base, load_saved, weights_hash
 from casebook.training.config import Config
+from casebook.training.log import text_of
 from casebook.training.origin import settings_mark
 from casebook.training.progress import Progress
 
@@ -27,12 +30,17 @@ MEASURED = {
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
 KEPT_ROWS = 64  # test completions in a record, one a row
-# Figures and completions by settings, for the arms of one process that start from one base.
-_MEASURED: dict[str, tuple[dict[str, Any], dict[str, bytes]]] = {}
+KEPT_BEFORE = 10  # of the base, on the first of the same rows
+NOT_TESTED = {"test": None, "before": None, "after": None}  # in a record
+# By settings, for the arms of one process that start from one base: figures, what a record keeps
+# of the completions, and the files that hold all of them.
+_MEASURED: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, bytes]]] = {}
 
 
 def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> dict[str, Any]:
     """`before`, `after` and some of the test `completions` of a policy that is saved.
+
+    Where nothing is to be measured on test rows the figures are `None`, as is `test`.
 
     Args:
         adapter: the folder of the policy.
@@ -40,16 +48,19 @@ def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> 
         folder: where completions are kept while this goes on; what lies there is used.
         progress: told how far it is.
     """
+    if config.measure == "validation":
+        return dict(NOT_TESTED)
     _belongs_to(adapter, folder)
     if config.use_peft:
         policy = load_saved(adapter)[:2]
         with policy[0].disable_adapter():
-            before = measure_base(config, policy, folder / "before", progress.measuring("before"))
+            base = measure_base(config, policy, folder / "before", progress.measuring("before"))
     else:  # the base's weights are not in there any more
-        before = measure_base(config, None, folder / "before", progress.measuring("before"))
+        base = measure_base(config, None, folder / "before", progress.measuring("before"))
         policy = load_saved(adapter)[:2]
     after, rows = measure_test(config, *policy, folder / "after", progress.measuring("after"))
-    return {"before": before, "after": after, "completions": kept_rows(rows)}
+    kept = {"completions_before": base[1], "completions": kept_rows(rows)}
+    return {"before": base[0], "after": after, **kept}
 
 
 def _belongs_to(adapter: Path, folder: Path) -> None:
@@ -61,12 +72,21 @@ def _belongs_to(adapter: Path, folder: Path) -> None:
     note.write_text(mark)
 
 
-def kept_rows(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def kept_rows(
+    rows: pd.DataFrame, count: int | None = None, more: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The first completion of the first test rows, with its grade, as a record keeps them."""
     sampled = rows[rows["decoding"] == "sample"]
-    first = (sampled if len(sampled) else rows).query("sample == 0").head(KEPT_ROWS)
+    first = (sampled if len(sampled) else rows).query("sample == 0").head(count or KEPT_ROWS)
     names = ["row", "decoding", "completion", "tokens", "truncated", "well_formed", "extracted"]
-    return first[[*names, "correct"]].to_dict("records")
+    return first[[*names, "correct", *more]].to_dict("records")
+
+
+def kept_before(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The same of the base for a few rows, with what was asked and the right answer: transcripts
+    before and after can be read side by side from the record alone."""
+    asked = rows.assign(prompt=rows["prompt"].map(text_of))
+    return kept_rows(asked, KEPT_BEFORE, ("prompt", "answer"))
 
 
 def measure_base(
@@ -74,8 +94,10 @@ def measure_base(
     model_and_tokenizer: tuple[Any, Any] | None = None,
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """The base's figures; arms that start from the same base and measure alike share them.
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The base's figures, and what a record keeps of its completions.
+
+    Arms that start from the same base and measure alike share them.
 
     Args:
         model_and_tokenizer: the base, such as a policy with its adapter off; by default it is
@@ -86,15 +108,16 @@ def measure_base(
     mark = settings_mark(config, set(config.settings) - MEASURED)
     if mark not in _MEASURED:
         base = model_and_tokenizer or load_base(config.settings)
-        figures, _ = measure_test(config, *base, folder, progress)
-        kept = sorted(folder.iterdir()) if folder else []
-        _MEASURED[mark] = figures, {file.name: file.read_bytes() for file in kept}
-    figures, kept = _MEASURED[mark]
+        figures, rows = measure_test(config, *base, folder, progress)
+        files = sorted(folder.iterdir()) if folder else []
+        files = {file.name: file.read_bytes() for file in files}
+        _MEASURED[mark] = figures, kept_before(rows), files
+    figures, kept, files = _MEASURED[mark]
     if folder and not folder.exists():
         folder.mkdir(parents=True)
-        for name, lines in kept.items():
+        for name, lines in files.items():
             (folder / name).write_bytes(lines)
-    return figures
+    return figures, kept
 
 
 def measure_test(
