@@ -145,6 +145,7 @@ FIELDS: dict[str, Field] = {
     "repetition_penalty": Field("number", 0, 100, but=(0,)),
     "constraint": _word(*CONSTRAINTS),
     "score_constrained": FLAG,
+    "prompts_once": FLAG,
     "shuffle_dataset": FLAG,
     "use_vllm": FLAG,
     "vllm_mode": _word("colocate", "server"),

@@ -521,6 +521,13 @@ def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
     assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
 
 
+def test_a_groups_prompt_that_is_computed_once_is_completed_alike(tmp_path, unmeasured):
+    runs = [trained(tmp_path / str(once), **LABEL, prompts_once=once) for once in (False, True)]
+    one, other = (run.completions()["completion"].tolist() for run in runs)
+    assert one == other
+    assert len(set(one)) > 1
+
+
 # A reward that does not depend on the completion -------------------------------------------
 
 
