@@ -56,12 +56,15 @@ def test_under_the_trie_every_answer_is_a_label_and_freely_some_are_not(nano):
 
 
 def test_figures_are_those_of_the_kept_answers():
-    texts = [" flush", "It is a flush.", " 2C 3D 4H"]
+    texts = [" flush", "It is a flush.", " 2C 3D 4H", "\nflush\n\nClassify this"]
     kept = {"texts": texts, "of": "0 1 2 0", "truncated": "0 0 1 0"}
     found = study.figures(kept, [5, 5, 0, 0])
     values = {name: found[name]["value"] for name in ("accuracy", "lenient_accuracy", "no_label")}
     assert values == {"accuracy": 0.25, "lenient_accuracy": 0.5, "no_label": 0.25}
     assert found["truncated"]["value"] == 0.25
+    after_shots = study.figures({"texts": texts, "of": "3", "truncated": "1"}, [5])
+    assert after_shots["accuracy"]["value"] == 0
+    assert after_shots["first_line_accuracy"]["value"] == 1
     assert found["histogram"] == {"flush": 3, "none": 1}
     assert found["labels_found"] == 1
     assert found["entropy"] == pytest.approx(-(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))

@@ -132,23 +132,25 @@ def figures(kept: Mapping[str, Any], right: Sequence[int]) -> dict[str, Any]:
         right: the number of each row's right label.
 
     Returns:
-        `accuracy` (the label alone, and right), `lenient_accuracy` (right in any form), `no_label`
-        and `truncated` (shares), `histogram` (label -> rows), `labels_found` (how many labels were
-        right at least once) and `entropy` of the answers in nats.
+        `accuracy` (the label alone, and right), `first_line_accuracy` (the same of the first line
+        alone: after solved hands a model goes on with the next one), `lenient_accuracy` (right in
+        any form), `no_label` and `truncated` (shares), `histogram` (label -> rows), `labels_found`
+        (how many labels were right at least once) and `entropy` of the answers in nats.
 
     >>> found = figures({"texts": [" flush"], "of": "0 0", "truncated": "0 0"}, [5, 0])
     >>> found["accuracy"]["value"], found["histogram"], found["labels_found"]
     (0.5, {'flush': 2}, 1)
     """
     texts = [kept["texts"][int(number)] for number in kept["of"].split()]
-    grades = [
-        grade(text, oracle.LABELS[label], variant="label")
-        for text, label in zip(texts, right, strict=True)
-    ]
+    gold = [oracle.LABELS[label] for label in right]
+    grades = [grade(text, label, "label") for text, label in zip(texts, gold, strict=True)]
+    lines = [text.strip().partition("\n")[0] for text in texts]
+    first = [grade(line, label, "label") for line, label in zip(lines, gold, strict=True)]
     histogram = Counter(g.answer or NO_ANSWER for g in grades)
     shares = np.array(list(histogram.values())) / len(grades)
     return {
         "accuracy": mean_interval([float(g.strict) for g in grades]),
+        "first_line_accuracy": mean_interval([float(g.strict) for g in first]),
         "lenient_accuracy": mean_interval([float(g.correct) for g in grades]),
         "no_label": mean_interval([float(g.answer is None) for g in grades]),
         "truncated": mean_interval([float(cut) for cut in kept["truncated"].split()]),
