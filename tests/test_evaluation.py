@@ -209,6 +209,35 @@ def test_under_the_trie_the_labels_share_all_the_probability_there_is(base):
     assert float((logps * mask).sum(1).exp().sum()) == pytest.approx(1, abs=1e-4)
 
 
+def labels_after(tokenizer, count):
+    """Prompts of different lengths, and the labels with their end."""
+    prompts = [tokenizer(text).input_ids for text in CASE.load("test", variant="label")["prompt"]]
+    prompts = [ids[: len(ids) - i % 3] for i, ids in enumerate(prompts[:count])]
+    texts = [[*tokenizer(f" {label}").input_ids, tokenizer.eos_token_id] for label in CASE.labels]
+    return prompts, texts
+
+
+@pytest.mark.parametrize("kind", ["none", "trie", "position"])
+def test_texts_after_one_prompt_are_as_likely_as_each_on_its_own(base, kind):
+    model, tokenizer = base
+    rule = constraint_for(kind, CASE.labels, tokenizer)
+    prompts, texts = labels_after(tokenizer, 4)
+    found = evaluation.text_logps(model, prompts, texts, rule)
+    assert found.shape == (4, 8)
+    for prompt, row in zip(prompts, found, strict=True):
+        logps, mask = evaluation.token_logps(model, [(prompt, text) for text in texts], rule)
+        assert row.tolist() == pytest.approx((logps * mask).sum(1).tolist(), abs=1e-4)
+
+
+def test_under_the_trie_the_likelihoods_of_all_labels_add_up_to_one(base):
+    model, tokenizer = base
+    prompts, texts = labels_after(tokenizer, 3)
+    rule = constraint_for("trie", CASE.labels, tokenizer)
+    sums = evaluation.text_logps(model, prompts, texts, rule).exp().sum(1)
+    assert sums.tolist() == pytest.approx([1] * 3, abs=1e-4)
+    assert (evaluation.text_logps(model, prompts, texts).exp().sum(1) < 1).all()
+
+
 # pass@k
 
 

@@ -134,11 +134,6 @@ def test_a_wrong_value_among_right_ones_is_found():
         ({"case": "pokr"}, "unknown case 'pokr'"),
         ({"variant": "both"}, "unknown variant 'both'"),
         ({"method": "plain_grpo", "constraint": "trie"}, "'plain_grpo' samples without a constrai"),
-        ({"method": "rejection", "constraint": "position"}, "'rejection' samples without a constr"),
-        (
-            {"reward_funcs": ["kl_penalty"], "reward_weights": [1.0], "use_peft": False},
-            "kl_penalty needs an adapter",
-        ),
         ({"reward_kwargs": {"kl_penalty": {}}}, "unknown reward in reward_kwargs 'kl_penalty'"),
         ({"reward_kwargs": {"correct": 3}}, "reward_kwargs of correct must be a mapping"),
         ({"reward_kwargs": {"correct": {"x": math.nan}}}, "reward_kwargs is .* must be a mapping"),
@@ -273,6 +268,10 @@ def test_an_anchor_may_be_used_where_arms_share_values():
         ("{}", "names no arms"),
         ("a: 3", "the arm 'a' needs overrides, profile, question, seeds"),
         ("a: {question: q, profile: smoke, seeds: 3, overrides: {}}", "a list of seeds"),
+        (
+            "a: {question: q, profile: smoke, seeds: [0], overrides: {}, extension_hours: true}",
+            "extension_hours of the arm 'a' must be a number, at least 0",
+        ),
         ("a: {question: q, profile: smoke, seeds: [-1], overrides: {}}", "'a' of .* seed is -1"),
         ("a: {question: q, profile: smoke, seeds: [0], overrides: {beta: -1}}", "beta is -1"),
         ("a: {}\na: {}", "the key 'a' is there twice"),
@@ -292,6 +291,16 @@ def test_seeds_and_arms_that_are_named_are_checked():
         chosen_runs("poker", "nano", ["grpo"], [-1])
     with pytest.raises(CasebookError, match="unknown arm of poker/nano 'gpro'"):
         chosen_runs("poker", "nano", ["gpro"], None)
+
+
+def test_an_extension_is_made_only_when_it_is_named():
+    extension = {name for name, arm in read_arms("poker").items() if "extension_hours" in arm}
+    core = {name for name, _, _ in chosen_runs("poker", "smol", None, None)}
+    assert {"published_kl_1000", "sound_full"} <= extension
+    assert {"published", "published_kl", "sound"} <= core
+    assert not extension & core
+    [run] = chosen_runs("poker", "smol", ["published_kl_1000"], None)
+    assert run[:2] == ("published_kl_1000", 0)
 
 
 def test_what_is_named_twice_is_run_once():

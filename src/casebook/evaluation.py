@@ -32,6 +32,7 @@ from casebook.models.generation import (
     end_ids,
     generate,  # noqa: F401, notebooks write with it
     generate_all,
+    prefilled,
     token_ids,
 )
 from casebook.records import provenance
@@ -420,6 +421,42 @@ def _drift(model: Any, completions: list[dict[str, Any]], rule: Constraint | Non
         log_ratio = base - policy
         estimates.append((torch.exp(log_ratio) - 1 - log_ratio)[mask].numpy(force=True))
     return float(np.concatenate(estimates).mean())
+
+
+def text_logps(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    texts: Sequence[Sequence[int]],
+    constraint: Constraint | None = None,
+) -> torch.Tensor:
+    """Log-probabilities of whole texts after each prompt, `(prompts, texts)`, in nats.
+
+    A prompt is computed once and serves all texts.
+
+    Args:
+        prompts: token ids.
+        texts: token ids with the token that ends each.
+        constraint: scale up to what it allows; by default the whole softmax counts.
+    """
+    longest = max(map(len, texts))
+    written = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
+    counts = torch.tensor([[1.0] * len(text) + [0.0] * (longest - len(text)) for text in texts])
+    written, counts = (t.to(model.device).repeat(len(prompts), 1) for t in (written, counts))
+    with torch.inference_mode():
+        cache, ids, mask = prefilled(model, prompts)
+        cache.batch_repeat_interleave(len(texts))
+        last, mask = (t.repeat_interleave(len(texts), 0) for t in (ids[:, -1:], mask))
+        attention = torch.cat([mask, torch.ones_like(written[:, 1:])], 1)
+        logits = model(
+            input_ids=torch.cat([last, written[:, :-1]], 1),
+            attention_mask=attention,
+            position_ids=(attention.cumsum(1) - 1)[:, -longest:],
+            past_key_values=cache,
+        ).logits.float()
+        if constraint:
+            logits = constrained(logits, written, constraint)
+        logps = logits.log_softmax(-1).gather(-1, written.unsqueeze(-1)).squeeze(-1)
+    return (logps * counts).sum(1).reshape(len(prompts), len(texts))
 
 
 def token_logps(

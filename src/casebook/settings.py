@@ -145,6 +145,7 @@ FIELDS: dict[str, Field] = {
     "repetition_penalty": Field("number", 0, 100, but=(0,)),
     "constraint": _word(*CONSTRAINTS),
     "score_constrained": FLAG,
+    "prompts_once": FLAG,
     "shuffle_dataset": FLAG,
     "use_vllm": FLAG,
     "vllm_mode": _word("colocate", "server"),
@@ -251,6 +252,7 @@ SCHEDULES = {
     "inverse_sqrt": {"timescale": STEPS},
 }
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
+EXTENSION = "extension_hours"  # of an arm that is made only when it is named, and may wait
 # What a setting needs installed: (field, its values) -> library.
 LIBRARIES = {
     ("use_vllm", (True,)): "vllm",
@@ -343,7 +345,11 @@ def check_present(settings: Mapping[str, Any]) -> None:
 
 
 def read_arms(case: str) -> dict[str, dict[str, Any]]:
-    """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`."""
+    """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`.
+
+    An arm that goes beyond the case's own question has `extension_hours` as well: an estimate for
+    all of its seeds, of one thread. It is made only when it is named.
+    """
     check_name("case", case, known_cases())
     path = paths.CONFIGS / case / "experiments.yaml"
     if not path.exists():
@@ -352,10 +358,12 @@ def read_arms(case: str) -> dict[str, dict[str, Any]]:
     if not arms:
         raise CasebookError(f"{path} names no arms")
     for name, arm in arms.items():
-        if not isinstance(arm, Mapping) or set(arm) != ARM_FIELDS:
+        if not isinstance(arm, Mapping) or set(arm) - {EXTENSION} != ARM_FIELDS:
             raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
         if not isinstance(arm["seeds"], list) or not isinstance(arm["overrides"], Mapping):
             raise CasebookError(f"{path}: the arm {name!r} needs a list of seeds and overrides")
+        if not AMOUNT.takes(arm.get(EXTENSION, 0)):
+            raise CasebookError(f"{path}: {EXTENSION} of the arm {name!r} must be {AMOUNT}")
     return arms
 
 
@@ -372,7 +380,8 @@ def chosen_runs(
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
     if not known:
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
-    names, seeds = list(dict.fromkeys(arms or known)), list(seeds or ())
+    core = [name for name, arm in known.items() if EXTENSION not in arm]
+    names, seeds = list(dict.fromkeys(arms or core)), list(seeds or ())
     for name in names:
         check_name(f"arm of {case}/{profile}", name, known)
     runs = [
@@ -476,8 +485,6 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in rewards:
         check_name("reward", name, (*case.rewards, KL_PART))
-    if KL_PART in rewards and not settings["use_peft"]:
-        raise CasebookError(f"{KL_PART} needs an adapter: its base is the reference")
     parameters = settings.get("reward_kwargs") or {}
     for name, given in parameters.items():
         check_name("reward in reward_kwargs", name, rewards)
@@ -508,7 +515,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     if weights is not None and len(weights) != len(rewards):
         raise CasebookError(f"{len(rewards)} reward_funcs, but {len(weights)} reward_weights")
     method, rule = settings.get("method", "grpo"), settings.get("constraint", "none")
-    if rule != "none" and method not in ("grpo", "sft"):
+    if rule != "none" and method.startswith(PLAIN):
         raise CasebookError(f"the method {method!r} samples without a constraint")
     if method.startswith(PLAIN):
         check_plain(settings, method.removeprefix(PLAIN), settings["use_peft"])

@@ -9,9 +9,10 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from trl import GRPOConfig, GRPOTrainer
 
-from casebook import models
+from casebook import load_case, models
 from casebook.case import CasebookError
 from casebook.models import generation
+from casebook.models.decoding import constraint_for
 
 KINDS = ("llama3_1", "qwen2_5", "tulu")
 MESSAGES = [
@@ -34,6 +35,57 @@ def nano():
 
 def begins(tokenizer, ids):
     return ids.count(tokenizer.bos_token_id)
+
+
+# Prompts that are computed once
+
+HANDS = ["2H 2D 2C 9S 9H", "2H 2D 2C 9S 9H", "AS KS", "2H 2D 2C 9S 9H", "TD", "AS KS"]
+
+
+@pytest.mark.parametrize("decoding", [{}, {"temperature": 1.0}, {"repetition_penalty": 1.3}])
+@pytest.mark.parametrize("kind", ["none", "trie"])
+def test_prompts_that_are_computed_once_are_completed_alike(nano, decoding, kind):
+    _, tokenizer = nano
+    rule = constraint_for(kind, load_case("poker").labels, tokenizer)
+    prompts = [f"Classify this poker hand.\nHand: {hand}\n" for hand in HANDS]
+    if "temperature" in decoding:
+        decoding = decoding | {"keys": [(0, i) for i in range(len(prompts))]}
+    decoding = decoding | {"max_new_tokens": 12, "constraint": rule}
+    once = generation.generate(*nano, prompts, prompts_once=True, **decoding)
+    assert once == generation.generate(*nano, prompts, **decoding)
+    assert len({completion["completion"] for completion in once}) > 1
+
+
+def test_what_follows_a_prompt_that_was_computed_once_is_as_likely(nano):
+    model, tokenizer = nano
+    prompts = [tokenizer(f"Hand: {hand}\n").input_ids for hand in HANDS]
+    cache, ids, mask = generation.prefilled(model, prompts)
+    assert [row[kept.bool()].tolist() for row, kept in zip(ids, mask, strict=True)] == prompts
+    with torch.no_grad():
+        found = model(
+            ids[:, -1:],
+            attention_mask=mask,
+            position_ids=mask.sum(1, keepdim=True) - 1,
+            past_key_values=cache,
+        ).logits[:, -1]
+        alone = torch.stack([model(torch.tensor([ids])).logits[0, -1] for ids in prompts])
+    assert torch.allclose(found, alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("prompts", [[[5, 6, 7]] * 8, [[5, 6, 7], [5, 6, 8]], [[5], [6]]])
+def test_a_shared_token_is_computed_once(nano, prompts):
+    model, _ = nano
+    computed = []
+    hook = model.register_forward_pre_hook(
+        lambda module, args, kwargs: computed.append(kwargs["input_ids"].numel()),
+        with_kwargs=True,
+    )
+    try:
+        generation.generate(*nano, prompts, max_new_tokens=1, prompts_once=True)
+    finally:
+        hook.remove()
+    shared = [2] * (len(prompts[0]) > 1)  # all but the last token of each
+    assert computed == [*shared, len(prompts)]
 
 
 # Prompts

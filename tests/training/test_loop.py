@@ -38,6 +38,7 @@ LABEL = {  # the label alone, among the eight
     "reward_kwargs": {"class_weighted": {"strict": True, "variant": "label"}},
 }
 LABELS = {f" {label}" for label in CASE.labels}
+WHOLE = models.read_settings("poker", "smoke") | {"use_peft": False}
 
 
 def trained(path, **overrides):
@@ -460,6 +461,50 @@ def test_the_penalty_is_the_base_minus_the_policy_in_nats_a_token(policy):
     assert penalty(**batch) == pytest.approx(expected, abs=1e-4)
 
 
+def test_where_all_weights_are_trained_the_base_is_a_copy_that_does_not_move():
+    model, tokenizer = models.load_policy("poker", "smoke", settings=WHOLE)
+    penalty = training.KlPenalty()
+    penalty.bind(model, tokenizer)
+    batch = batch_of(tokenizer, [" flush", " four of a kind", " 2C 3D", " one pair"])
+    assert penalty(**batch) == [0.0] * 4
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights += 0.02 * torch.randn_like(weights)
+    base = models.load_base(WHOLE)[0]
+    expected = []
+    for prompt, ids in zip(batch["prompts"], batch["completion_ids"], strict=True):
+        prompt = tokenizer(prompt).input_ids
+        moved, still = (whole_softmax(m, tokenizer, prompt, ids, 1.0)[0] for m in (model, base))
+        expected.append((sum(still) - sum(moved)) / len(ids))
+    assert max(map(abs, expected)) > 0.1
+    assert penalty(**batch) == pytest.approx(expected, abs=1e-4)
+    assert not any(weights.requires_grad for weights in penalty.frozen.parameters())
+
+
+def test_a_resumed_training_of_all_weights_keeps_its_base(tmp_path, unmeasured, monkeypatch):
+    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
+    changes = LABEL | parts | {"use_peft": False, "learning_rate": 1e-3, "max_steps": 3}
+    whole = trained(tmp_path / "whole", **changes)
+
+    class Stop(Exception):
+        pass
+
+    def stop(self, args, state, control, **more):
+        if state.global_step == 2:
+            raise Stop
+
+    config = training.read_config(SMOKE, SHORT | changes)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.RunCallback, "on_step_begin", stop)
+        with pytest.raises(Stop):
+            training.train(config, tmp_path / "stopped")
+    resumed = training.train(config, tmp_path / "stopped", resume=True)
+    last = [run.completions().query("step == 3") for run in (whole, resumed)]
+    assert last[0]["reward/kl_penalty"].abs().max() > 1e-3
+    assert last[0].equals(last[1])
+
+
 def test_a_penalty_that_was_bound_to_no_policy_says_so():
     with pytest.raises(CasebookError, match="bound to no policy"):
         training.KlPenalty()(["Hand:"], [" flush"], [[3, 1]])
@@ -474,6 +519,13 @@ def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
     assert (second["reward/kl_penalty"] != 0).any()
     total = second["reward/class_weighted"] + 0.1 * second["reward/kl_penalty"]
     assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
+
+
+def test_a_groups_prompt_that_is_computed_once_is_completed_alike(tmp_path, unmeasured):
+    runs = [trained(tmp_path / str(once), **LABEL, prompts_once=once) for once in (False, True)]
+    one, other = (run.completions()["completion"].tolist() for run in runs)
+    assert one == other
+    assert len(set(one)) > 1
 
 
 # A reward that does not depend on the completion -------------------------------------------

@@ -60,6 +60,7 @@ def test_the_adapter_is_merged_while_completions_are_written(policy, monkeypatch
 
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", writing)
     trainer = RolloutTrainer.__new__(RolloutTrainer)
+    trainer.prompts_once = False
     trainer.model = model
     if error:
         with pytest.raises(error):

@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerFast
 from casebook import load_case, models, nano
 from casebook.case import CasebookError
 from casebook.models import generation
+from casebook.models.decoding import PrefixTrie
 from casebook.training import supervised
 
 CASE = load_case("poker")
@@ -70,6 +71,22 @@ def test_every_prompt_is_sampled_as_often_as_grpo_would(base, monkeypatch):
     assert asked == [prompt for prompt in rows["prompt"] for _ in range(4)]
     assert [text["completion"] for text in kept] == [answers[prompt] for prompt in asked]
     assert len(set(keyed)) == 12
+
+
+def test_what_is_accepted_was_written_under_the_constraint(base, monkeypatch):
+    rows = CASE.load("train", variant="label").select(range(2))
+    given = []
+
+    def right(*arguments, constraint, **decoding):
+        given.append(constraint)
+        yield 2, [0, 1], [{"completion": row["answer"], "truncated": False} for row in rows]
+
+    monkeypatch.setattr(supervised, "generate_all", right)
+    settings = SMOKE | {"variant": "label", "num_generations": 1, "constraint": "trie"}
+    supervised.accepted(*base, "poker", rows, settings)
+    supervised.accepted(*base, "poker", rows, settings | {"constraint": "none"})
+    assert isinstance(given[0], PrefixTrie)
+    assert given[1] is None
 
 
 def test_a_right_answer_that_was_cut_off_is_not_accepted(base, monkeypatch):

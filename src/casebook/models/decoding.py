@@ -160,12 +160,20 @@ def constrained_generation(model: Any, constraint: Constraint | None) -> Iterato
     if constraint is None:
         yield
         return
-    plain, own = model.generate, vars(model).get("generate")
+    plain = model.generate
 
     def generate(**arguments):
         length = arguments["input_ids"].shape[1]
         return plain(prefix_allowed_tokens_fn=prefix_function(constraint, length), **arguments)
 
+    with replaced_generate(model, generate):
+        yield
+
+
+@contextmanager
+def replaced_generate(model: Any, generate: Callable) -> Iterator[None]:
+    """Inside it, `generate` is the model's own."""
+    own = vars(model).get("generate")
     model.generate = generate
     try:
         yield

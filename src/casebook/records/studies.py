@@ -40,6 +40,13 @@ GSM8K_GRADER = ("rewards", "reading", "answers")
 VERIFIER = ("verify", "reading", "comparing", "hedges", "notation", "worker")
 STUDIES: Mapping[str, Study] = {
     "conversion": Study("poker", ("studies.conversion", "casebook.models.gguf")),
+    "smol_baseline": Study(
+        "poker",
+        (
+            *("studies.smol_baseline", "data", "rewards", "casebook.labels"),
+            *("casebook.evaluation", "casebook.models.decoding", "casebook.models.generation"),
+        ),
+    ),
     "exploration": Study("gsm8k", ("studies.exploration",)),
     "rewards": Study("gsm8k", ("studies.ranking", *GSM8K_GRADER)),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", *GSM8K_GRADER)),
@@ -102,8 +109,13 @@ def write(name: str, *given: Any) -> Path:
     """
     file = path(name)
     content = _maker(name).record(*given)
-    write_json(file, {**content, "code": module_hashes(_modules(name))})
+    write_json(file, {**content, "code": code(name)})
     return file
+
+
+def code(name: str) -> dict[str, str]:
+    """The modules whose code decides a study's figures, with their hashes."""
+    return module_hashes(_modules(name))
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -121,7 +133,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _line(name: str, record: Mapping[str, Any]) -> str:
-    now = module_hashes(_modules(name))
+    now = code(name)
     changed = [module for module, mark in now.items() if record["code"].get(module) != mark]
     if not changed:
         return ""

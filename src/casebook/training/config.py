@@ -68,6 +68,9 @@ class CaseArguments:
     score_constrained: bool = field(
         default=True, metadata={"help": "Log-probabilities under the constraint, as sampled."}
     )
+    prompts_once: bool = field(
+        default=False, metadata={"help": "Compute a group's prompt once, not for each completion."}
+    )
     also_evaluate: dict | str = field(
         default_factory=dict,
         metadata={"help": "Name -> settings of one more greedy evaluation before and after."},

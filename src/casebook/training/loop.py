@@ -295,10 +295,10 @@ def _fit(
 def _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
     labels = load_case(config.case).labels
     rule = constraint_for(config.constraint, labels, tokenizer)
-    kind, more = RolloutTrainer, {}
+    kind, more = RolloutTrainer, {"prompts_once": config.prompts_once}
     if rule:
         kind = ConstrainedTrainer
-        more = {"constraint": rule, "score_constrained": config.score_constrained}
+        more |= {"constraint": rule, "score_constrained": config.score_constrained}
     return kind(
         model=model,
         reward_funcs=_logged_rewards(run, config, model, tokenizer),

@@ -26,7 +26,7 @@ MEASURED = {
     *("case", "profile", "variant"),
     *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
     *("max_completion_length", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
-    *("constraint", "test_limit", "test_samples"),
+    *("constraint", "prompts_once", "test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
 }
 KEPT_ROWS = 64  # test completions in a record, one a row

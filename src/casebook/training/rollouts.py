@@ -3,15 +3,19 @@
 from trl import GRPOTrainer
 
 from casebook.models.decoding import Constraint, constrained, constrained_generation
-from casebook.models.generation import merged, own_settings_off
+from casebook.models.generation import merged, own_settings_off, shared_prompts
 
 
 class RolloutTrainer(GRPOTrainer):
     """GRPO whose completions are written under the run's settings alone, as they are measured.
 
     What TRL leaves open, a model's generation config would fill in. The adapter is merged, where
-    that rounds nothing.
+    that rounds nothing. With `prompts_once` a group's prompt is computed once.
     """
+
+    def __init__(self, *args, prompts_once: bool = False, **kwargs):
+        self.prompts_once = prompts_once
+        super().__init__(*args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -22,7 +26,8 @@ class RolloutTrainer(GRPOTrainer):
             model.set_adapter("default")
 
     def _generate_single_turn(self, *args, **kwargs):
-        with own_settings_off(self.model), merged(self.model):
+        once = shared_prompts(self.model, self.prompts_once)
+        with own_settings_off(self.model), merged(self.model), once:
             return super()._generate_single_turn(*args, **kwargs)
 
 

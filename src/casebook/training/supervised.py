@@ -14,6 +14,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback
 
 from casebook.case import CasebookError, load_case
+from casebook.models.decoding import constraint_for
 from casebook.models.generation import (
     completion_ids,
     decoding_of,
@@ -38,12 +39,13 @@ def accepted(
 ) -> list[dict[str, Any]]:
     """What the model itself writes well formed and right: `prompt`, `completion`, `ends`.
 
-    Samples as GRPO would: `num_generations` completions for each row.
+    Samples as GRPO would: `num_generations` completions for each row, under its constraint.
 
     Raises:
         CasebookError: nothing was accepted.
     """
-    grade = load_case(case).grade
+    grade, labels = load_case(case).grade, load_case(case).labels
+    rule = constraint_for(settings.get("constraint", "none"), labels, tokenizer)
     jobs = [(i, k) for i in range(len(rows)) for k in range(settings["num_generations"])]
     written: dict[int, dict[str, Any]] = {}
     was_training = model.training
@@ -53,6 +55,7 @@ def accepted(
         tokenizer,
         [rows[i]["prompt"] for i, _ in jobs],
         keys=[(settings["seed"], i, k) for i, k in jobs],
+        constraint=rule,
         **decoding_of(settings),
     ):
         written |= zip(numbers, completions, strict=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from casebook import corpus
-from casebook.case import PROFILES, SPLITS, check_name
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -61,6 +61,9 @@ CARELESS_SHARE = 0.40
 # A guess follows the square root of how often a hand is dealt: "high card" and "one pair" come
 # first, as in running text, and yet no label is so rare that sampling never tries it.
 GUESSED_AS_DEALT_TO_THE = 0.5
+# The solved examples of `label-shots4`: hands of the train pool, of every other label.
+SHOTS = ("4D 5S 7D 8H KH", "7C 7S 9H AC AD", "9C TC JC QS KC", "3D 3H 3S TD TH")
+OF_REAL_MODELS = ("label-chat", "label-shots4")
 
 
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
@@ -75,11 +78,13 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
         variant: `reason` (think, then answer) or `label` (as the source asks: the label alone);
             or that prompt on other rows: `label-dealt`, hands as they are dealt, half of them
             high cards (the source's first version), and `label-source`, hands in the order that
-            rejection sampling keeps them (its later evaluation, which scores the first 200). By
-            default `label` for `smol`, else `reason`.
+            rejection sampling keeps them (its later evaluation, which scores the first 200). For
+            real models also the rows of `label` as `label-chat`, a message of a user, or as
+            `label-shots4`, after four solved examples. By default `label` for `smol`, else
+            `reason`.
 
     Raises:
-        CasebookError: unknown split, profile or variant.
+        CasebookError: unknown split, profile or variant, or one that the profile does not have.
     """
     from datasets import Dataset
 
@@ -128,9 +133,11 @@ def prompt_maker(profile: str, variant: str | None = None):
     variant = variant or ("label" if profile == "smol" else "reason")
     check_name("variant", variant, VARIANTS)
     if PROFILES[profile].embedded:
+        if variant in OF_REAL_MODELS:
+            raise CasebookError(f"the variant {variant!r} is for real models, not for {profile!r}")
         return nano_prompt if variant == "reason" else nano_label_prompt
-    text = reasoning_prompt if variant == "reason" else source_prompt
-    if PROFILES[profile].chat:
+    text = {"reason": reasoning_prompt, "label-shots4": shots_prompt}.get(variant, source_prompt)
+    if PROFILES[profile].chat or variant == "label-chat":
         return lambda hand: [{"role": "user", "content": text(hand)}]
     return text
 
@@ -158,6 +165,16 @@ def source_prompt(hand: str) -> str:
         "Do not explain your answer.\n\n"
         "Answer:"
     )
+
+
+def shots_prompt(hand: str) -> str:
+    """The source's prompt after four of its kind with their answers."""
+    labels = oracle.labels_of([oracle.parse_hand(shot) for shot in SHOTS])
+    solved = [
+        f"{source_prompt(shot)} {oracle.LABELS[label]}\n\n"
+        for shot, label in zip(SHOTS, labels, strict=True)
+    ]
+    return "".join(solved) + source_prompt(hand)
 
 
 def reasoning_prompt(hand: str) -> str:

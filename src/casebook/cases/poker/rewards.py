@@ -28,7 +28,8 @@ from casebook.rewards import (
 )
 
 TAGS = ("think", "answer")
-VARIANTS = ("reason", "label", "label-dealt", "label-source")  # of `label`, other rows only
+# Of `label`, other rows only, and the same rows asked otherwise.
+VARIANTS = ("reason", "label", "label-dealt", "label-source", "label-chat", "label-shots4")
 
 # The poker write-up's weights. With advantages divided by the group's standard deviation they
 # have no effect: all completions of a group share one right answer, hence one weight.
