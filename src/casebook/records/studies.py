@@ -41,6 +41,7 @@ STUDIES: Mapping[str, Study] = {
     "exploration": Study("gsm8k", ("studies.exploration",)),
     "rewards": Study("gsm8k", ("studies.ranking", "reading", "rewards")),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", "reading", "rewards")),
+    "embedding": Study("gsm8k", ("studies.embedding", "studies.exploration")),
     "forms": Study("math", ("studies.forms", "rewards", "verify", "worker")),
     "prompts": Study("math", ("studies.prompts",)),
     "verifiers": Study("math", ("studies.verifiers", "verify", "worker")),
