@@ -42,9 +42,11 @@ STUDIES: Mapping[str, Study] = {
     "rewards": Study("gsm8k", ("studies.ranking", "reading", "rewards")),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", "reading", "rewards")),
     "embedding": Study("gsm8k", ("studies.embedding", "studies.exploration")),
+    "smol_gsm8k": Study("gsm8k", ("studies.smol", "casebook.untrained", "answers", "rewards")),
     "forms": Study("math", ("studies.forms", "rewards", "verify", "worker")),
     "prompts": Study("math", ("studies.prompts",)),
     "verifiers": Study("math", ("studies.verifiers", "verify", "worker")),
+    "smol_math": Study("math", ("studies.smol", "casebook.untrained", "verify", "worker")),
     "gibberish": Study("math", ("studies.gibberish",), of_runs=True),
 }
 
