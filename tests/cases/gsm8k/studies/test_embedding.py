@@ -35,18 +35,25 @@ def encoder(tiny, monkeypatch):
 
 
 def test_a_vector_depends_on_its_own_text_alone(encoder):
-    together = embedding.encode(TEXTS)
+    together = embedding.encode(TEXTS, "float32")
     assert together.shape == (3, 16)
     assert np.linalg.norm(together, axis=1) == pytest.approx(np.ones(3), abs=1e-5)
     for text, vector in zip(TEXTS, together, strict=True):
-        assert embedding.encode([text])[0] == pytest.approx(vector, abs=1e-5)
+        assert embedding.encode([text], "float32")[0] == pytest.approx(vector, abs=1e-5)
     assert abs(together[0] @ together[1]) < 0.9999
 
 
 def test_batches_make_no_difference(encoder, monkeypatch):
-    together = embedding.encode(TEXTS)
+    together = embedding.encode(TEXTS, "float32")
     monkeypatch.setattr(embedding, "BATCH", 2)
-    assert embedding.encode(TEXTS) == pytest.approx(together, abs=1e-5)
+    assert embedding.encode(TEXTS, "float32") == pytest.approx(together, abs=1e-5)
+
+
+def test_a_short_type_only_rounds(encoder):
+    exact, short = (embedding.encode(TEXTS, dtype) for dtype in ("float32", "bfloat16"))
+    assert short == pytest.approx(exact, abs=0.03)
+    explored = embedding.Encoded(toy().assign(question=TEXTS * 40))
+    assert 0 < embedding.rounding(explored) < 0.03
 
 
 def test_a_model_that_is_not_here_is_one_sentence(tmp_path, monkeypatch):
