@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from casebook import paths, pretrained
+from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
 from casebook.rewards import KL_PART
 
@@ -330,6 +330,8 @@ def check_plain(settings: Mapping[str, Any], algorithm: str, adapter: bool) -> N
 
 def check_present(settings: Mapping[str, Any]) -> None:
     """Raise a `CasebookError` where a setting needs what is not here: a folder or a library."""
+    from casebook import pretrained
+
     model = settings["model_name_or_path"]
     on_disk = model.count("/") > 1 or model.startswith((".", "/", "~"))  # a hub's id is neither
     if model.startswith(pretrained.RUN):
