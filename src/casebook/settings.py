@@ -23,7 +23,7 @@ from casebook.case import PROFILES, CasebookError, check_name, known_cases, load
 from casebook.rewards import KL_PART
 
 # TRL's GRPO, the loops of `casebook.grpo`, and the supervised controls.
-METHODS = ("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection")
+METHODS = ("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection", "form")
 PLAIN = "plain_"  # what the names of the loops of `casebook.grpo` begin with
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")  # those of `casebook.grpo`; TRL has more
 CONSTRAINTS = ("none", "position", "trie")
@@ -115,6 +115,7 @@ FIELDS: dict[str, Field] = {
     "profile": _word(*PROFILES),
     "variant": TEXT,
     "method": _word(*METHODS),
+    "text_variant": TEXT,  # the prompt to which the method `form` lets the model write
     "seed": Field("whole", 0, SEEDS),
     # Model
     "model_name_or_path": TEXT,
@@ -332,9 +333,13 @@ def check_plain(settings: Mapping[str, Any], algorithm: str, adapter: bool) -> N
 
 def check_present(settings: Mapping[str, Any]) -> None:
     """Raise a `CasebookError` where a setting needs what is not here: a folder or a library."""
+    from casebook import pretrained
+
     model = settings["model_name_or_path"]
     on_disk = model.count("/") > 1 or model.startswith((".", "/", "~"))  # a hub's id is neither
-    if on_disk and not (paths.ROOT / model).is_dir() and not Path(model).is_dir():
+    if model.startswith(pretrained.RUN):
+        pretrained.source(model)
+    elif on_disk and not (paths.ROOT / model).is_dir() and not Path(model).is_dir():
         raise CasebookError(f"there is no model folder at {model} (model_name_or_path)")
     for (name, values), library in LIBRARIES.items():
         if settings.get(name) in values and find_spec(library) is None:
@@ -485,6 +490,12 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in rewards:
         check_name("reward", name, (*case.rewards, KL_PART))
+    form, asked = settings.get("method") == "form", settings.get("text_variant")
+    if form and not case.in_form:
+        raise CasebookError(f"the case {case.name!r} has no form that could be taught by itself")
+    if form != bool(asked):
+        raise CasebookError("text_variant and the method 'form' need each other")
+    case.grade("", "", variant=asked)
     parameters = settings.get("reward_kwargs") or {}
     for name, given in parameters.items():
         check_name("reward in reward_kwargs", name, rewards)

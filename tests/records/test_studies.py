@@ -29,7 +29,8 @@ def age(file):
     file.write_text(json.dumps(record))
 
 
-OF_A_REAL_MODEL = {"smol_baseline"}  # takes an hour and may wait for its record
+# Of a real model: they take hours, and may wait for their records.
+OF_A_REAL_MODEL = {"smol_baseline", "smol_gsm8k", "smol_math"}
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)

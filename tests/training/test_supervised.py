@@ -116,6 +116,55 @@ def test_sampling_gives_the_training_mode_back(base, training):
     model.eval()
 
 
+# The form alone
+
+
+FORMED = models.read_settings("gsm8k", "smoke") | {"max_completion_length": 24}
+
+
+def in_form(tokenizer, texts, monkeypatch):
+    """What is taught where a model writes these texts, each with its `truncated`."""
+    written = [{"completion": text, "truncated": cut} for text, cut in texts]
+
+    def write(model, tokenizer, prompts, keys, **decoding):
+        assert prompts == [f"plain {i}" for i in range(len(texts))]
+        assert len(set(keys)) == len(texts)
+        for number in reversed(range(len(prompts))):  # in an order of its own
+            yield 1, [number], [written[number]]
+
+    monkeypatch.setattr(supervised, "generate_all", write)
+    rows = [{"prompt": f"asked {i}"} for i in range(len(texts))]
+    prompts = [f"plain {i}" for i in range(len(texts))]
+    return supervised.in_form(torch.nn.Identity(), tokenizer, rows, prompts, FORMED)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return PreTrainedTokenizerFast.from_pretrained(nano.folder("gsm8k"))
+
+
+def test_the_models_own_texts_are_taught_in_the_form_right_or_wrong(words, monkeypatch):
+    texts = [("so 2 * 3 = 6", False), ("so 2 * 3 = 7", False)]
+    kept = in_form(words, texts, monkeypatch)
+    assert [text["prompt"] for text in kept] == ["asked 0", "asked 1"]
+    for text, own, answer in zip(kept, texts, ("6", "7"), strict=True):
+        assert own[0] in text["completion"]
+        assert text["completion"].endswith(f"<answer>\n{answer}\n</answer>")
+        assert text["ends"]
+
+
+def test_what_is_cut_off_or_without_an_answer_or_too_long_is_not_taught(words, monkeypatch):
+    long = "so 2 * 3 = 6\n" * 6
+    texts = [("so 6", True), ("so many", False), (long, False), ("so 2 * 3 = 6", False)]
+    kept = in_form(words, texts, monkeypatch)
+    assert [text["prompt"] for text in kept] == ["asked 3"]
+
+
+def test_where_no_text_has_an_answer_there_is_no_form_to_teach(words, monkeypatch):
+    with pytest.raises(CasebookError, match="none of 2 texts could be put into the form"):
+        in_form(words, [("so", False), ("6", True)], monkeypatch)
+
+
 # Messages
 
 

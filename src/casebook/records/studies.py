@@ -50,9 +50,12 @@ STUDIES: Mapping[str, Study] = {
     "exploration": Study("gsm8k", ("studies.exploration",)),
     "rewards": Study("gsm8k", ("studies.ranking", *GSM8K_GRADER)),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", *GSM8K_GRADER)),
+    "embedding": Study("gsm8k", ("studies.embedding", "studies.exploration")),
+    "smol_gsm8k": Study("gsm8k", ("studies.smol", "casebook.untrained", *GSM8K_GRADER)),
     "forms": Study("math", ("studies.forms", "rewards", *VERIFIER)),
     "prompts": Study("math", ("studies.prompts",)),
     "verifiers": Study("math", ("studies.verifiers", *VERIFIER)),
+    "smol_math": Study("math", ("studies.smol", "casebook.untrained", "rewards", *VERIFIER)),
     "gibberish": Study("math", ("studies.gibberish",), of_runs=True),
 }
 

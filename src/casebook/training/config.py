@@ -24,7 +24,7 @@ from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 METHODS = schema.METHODS
 # How a policy is trained: TRL's GRPO, the loops of `casebook.grpo`, or a supervised control.
 PLAIN = {n: n.removeprefix(schema.PLAIN) for n in METHODS if n.startswith(schema.PLAIN)}
-SUPERVISED = ("sft", "rejection")
+SUPERVISED = ("sft", "rejection", "form")
 
 
 @dataclass
@@ -60,7 +60,10 @@ class CaseArguments:
     test_samples: int = field(default=4, metadata={"help": "Completions for each test row."})
     method: str = field(
         default="grpo",
-        metadata={"help": "'grpo' (TRL), 'plain_...' (casebook.grpo), 'sft' or 'rejection'."},
+        metadata={"help": "'grpo' (TRL), 'plain_...' (casebook.grpo), 'sft', 'rejection', 'form'."},
+    )
+    text_variant: str = field(
+        default="", metadata={"help": "The prompt to which 'form' lets the model write."}
     )
     constraint: str = field(
         default="none", metadata={"help": "Labels only: 'trie', or 'position' as published."}

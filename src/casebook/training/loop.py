@@ -14,6 +14,7 @@ appended line by line, every other file is written beside its place and then mov
 
 import contextlib
 import gc
+import json
 import os
 import shutil
 import time
@@ -99,6 +100,22 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
             "per_device_train_batch_size or raise train_limit"
         )
     return kept, len(rows) - len(kept)
+
+
+def rows_to_form(config: Config, rows: Dataset, samples: int) -> tuple[Dataset, list[Any]]:
+    """The rows whose form is to be taught, and for each the prompt of `text_variant`.
+
+    Args:
+        rows: the training rows, of which those in front are taken.
+        samples: how many, at most.
+    """
+    case = load_case(config.case)
+    other = case.load("train", config.profile, config.seed, config.text_variant)
+    # The same rows in the same order, but for those that were dropped.
+    names = [name for name in rows.column_names if name != "prompt"]
+    prompts = {json.dumps([row[n] for n in names]): row["prompt"] for row in other}
+    asked = rows.select(range(min(samples, len(rows))))
+    return asked, [prompts[json.dumps([row[name] for name in names])] for row in asked]
 
 
 def _completions_at_once(config: Config) -> int:
@@ -272,11 +289,15 @@ def _fit(
             texts = supervised.taught(config.case, rows, config.variant)
         else:
             started = time.perf_counter()
-            prompts = samples // config.num_generations
-            shuffled = rows.shuffle(config.seed)
-            asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
             settings = {**config.settings, "seed": config.seed}
-            texts = supervised.accepted(model, tokenizer, config.case, asked, settings)
+            if method == "form":
+                asked, prompts = rows_to_form(config, rows, samples)
+                texts = supervised.in_form(model, tokenizer, asked, prompts, settings)
+            else:
+                prompts = samples // config.num_generations
+                shuffled = rows.shuffle(config.seed)
+                asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
+                texts = supervised.accepted(model, tokenizer, config.case, asked, settings)
             callback.seconds_before += time.perf_counter() - started
             more = {"accepted": len(texts)}
         longest = config.max_seq_length

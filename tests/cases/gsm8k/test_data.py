@@ -155,6 +155,70 @@ def test_a_base_model_is_asked_in_plain_text():
     assert row["prompt"].count("Question: ") == 9
 
 
+@needs_gsm8k
+@pytest.mark.parametrize(
+    ("variant", "system", "shots"),
+    [
+        ("chat", data.SYSTEM, 0),
+        ("chat-shots2", data.SYSTEM, 2),
+        ("chat-unsloth", data.SYSTEM_UNSLOTH, 0),
+        ("chat-unsloth-shots4", data.SYSTEM_UNSLOTH, 4),
+    ],
+)
+def test_a_small_chat_model_is_asked_in_messages_with_solved_training_problems(
+    variant, system, shots
+):
+    row = CASE.load("test", profile="smol", variant=variant)[0]
+    first, *examples, last = row["prompt"]
+    assert first == {"role": "system", "content": system}
+    assert last == {"role": "user", "content": row["question"]}
+    assert [turn["role"] for turn in examples] == ["user", "assistant"] * shots
+    trained = {row["question"]: row["answer"] for row in data.real_rows("train")}
+    for asked, solved in zip(examples[::2], examples[1::2], strict=True):
+        assert CASE.grade(solved["content"], trained[asked["content"]]).strict
+    assert CASE.load("test", profile="t4", variant=variant)[0]["prompt"] == row["prompt"]
+
+
+def test_the_question_alone_asks_for_no_form():
+    turns = data.prompt_maker("smol", "chat-plain")({"question": "How many?"})
+    assert turns == [{"role": "user", "content": "How many?"}]
+
+
+def test_the_embedded_model_is_told_nothing_of_a_chat():
+    plain, chat = (CASE.load("test", variant=variant)[0] for variant in ("reason", "chat"))
+    assert plain == chat
+
+
+@needs_gsm8k
+def test_every_prompt_is_asked_about_the_same_problems():
+    variants = ("reason", "chat", "chat-plain", "chat-shots2")
+    rows = [CASE.load("test", profile="smol", variant=variant) for variant in variants]
+    assert len({tuple(table["question"]) for table in rows}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("2 and 3 make 5. The answer is 5.", "5"),
+        (" It costs $1,200.\n#### 1,200\n", "1200"),
+        ("2 and 3 make 6, so the answer is 6.", "6"),  # wrong, and kept as it is
+    ],
+)
+def test_a_text_in_the_form_keeps_its_words_and_its_own_answer(text, answer):
+    formed = data.in_form(text)
+    assert formed == f"<reasoning>\n{text.strip()}\n</reasoning>\n<answer>\n{answer}\n</answer>"
+    grade = CASE.grade(formed, answer)
+    assert grade.strict
+    assert grade.answer == CASE.grade(text, answer).answer
+
+
+@pytest.mark.parametrize(
+    "text", ["", "It depends.", "The answer is 5 or 6.", "<answer>5</answer>", "so 5</reasoning>"]
+)
+def test_a_text_without_an_answer_or_with_tags_has_no_form(text):
+    assert data.in_form(text) is None
+
+
 def test_the_two_system_prompts_differ_by_one_sentence():
     added = data.SYSTEM.removeprefix(data.SYSTEM_UNSLOTH)
     assert added.count("\n") == 1

@@ -210,7 +210,7 @@ def test_a_prompt_without_examples_is_the_problem_alone():
 @pytest.mark.parametrize("profile", ["smol", "t4", "a100"])
 def test_every_profile_has_a_prompt_for_every_variant(shared, profile, variant):
     prompt = CASE.load("test", profile, variant=variant)[0]["prompt"]
-    assert isinstance(prompt, list) == PROFILES[profile].chat
+    assert isinstance(prompt, list) == (PROFILES[profile].chat or variant == "chat-math500")
 
 
 def test_math_500_as_it_is():
@@ -222,6 +222,15 @@ def test_math_500_as_it_is():
     assert Counter(rows["level"]).keys() == set(templates.LEVELS)
     for row in rows.select(range(40)):
         assert CASE.grade(CASE.reference(row), row["answer"]).strict
+    parts = {split: data.math500_rows(split) for split in ("train", "validation", "test")}
+    assert {split: len(part) for split, part in parts.items()} == {
+        **{"train": 350, "validation": 50, "test": 100},
+    }
+    assert len({row["unique_id"] for part in parts.values() for row in part}) == 500
+    asked = CASE.load("test", "smol", variant="chat-math500")
+    assert set(asked["unique_id"]) == {row["unique_id"] for row in parts["test"]}
+    content = asked[0]["prompt"][0]["content"]
+    assert content == f"{asked[0]['problem']}\n\n{data.ASKED}"
 
 
 # The corpus

@@ -17,7 +17,7 @@ import numpy as np
 from casebook import corpus
 from casebook.case import PROFILES, SPLITS, check_name
 from casebook.cases.gsm8k import templates
-from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, grade
+from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, WHOLE_TAGS, grade
 from casebook.cases.gsm8k.templates import Problem
 from casebook.rewards import completion_text, tag_blocks
 
@@ -228,7 +228,9 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
             a list of messages (`t4`, `a100`).
         variant: `reason`, the source's prompt; `unsloth`, that of the notebook it follows, which
             lacks one sentence (the embedded model is told neither); `answer`, the number alone;
-            `shots5` and `shots8`, the source's after as many solved training problems.
+            `shots5` and `shots8`, the source's after as many solved training problems. Those that
+            begin with `chat` are lists of messages for `smol` as well: `chat`, `chat-unsloth`,
+            either with solved examples, as in `chat-shots2`, and `chat-plain`, the question alone.
 
     Raises:
         UnknownName: unknown profile or variant.
@@ -236,8 +238,10 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
     check_name("profile", profile, PROFILES)
     variant = variant or "reason"
     check_name("variant", variant, VARIANTS)
-    shots = examples(profile, int(variant[5:])) if variant.startswith("shots") else ()
-    if PROFILES[profile].chat:
+    count = variant.partition("shots")[2]
+    shots = examples(profile, int(count)) if count else ()
+    chat = variant.startswith("chat") and not PROFILES[profile].embedded
+    if PROFILES[profile].chat or chat:
         return lambda row: _messages(row["question"], variant, shots)
     if PROFILES[profile].embedded:
         before = "".join(f"{shot['question']}\n{worked(shot)}\n" for shot in shots)
@@ -258,7 +262,9 @@ def _messages(question: str, variant: str, shots: Sequence[Mapping]) -> list[dic
     if variant == "answer":
         text = f"{question}\n\nAnswer with the number alone, without a unit."
         return [{"role": "user", "content": text}]
-    system = SYSTEM_UNSLOTH if variant == "unsloth" else SYSTEM
+    if variant == "chat-plain":
+        return [{"role": "user", "content": question}]
+    system = SYSTEM_UNSLOTH if "unsloth" in variant else SYSTEM
     turns = [{"role": "system", "content": system}]
     for shot in shots:
         turns.append({"role": "user", "content": shot["question"]})
@@ -394,6 +400,22 @@ def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
     """
     check_name("variant", variant or "reason", VARIANTS)
     return f" {row['answer']}" if variant == "answer" else worked(row)
+
+
+def in_form(text: str) -> str | None:
+    """A text that states an answer, in the asked form with that answer, right or wrong.
+
+    The text is the reasoning as it is. `None` where it states no answer, or has a tag already.
+
+    >>> in_form("2 and 3 make 6 pens. The answer is 6.").splitlines()[-2:]
+    ['6', '</answer>']
+    >>> in_form("It depends.") is None
+    True
+    """
+    answer = grade(text, None).answer
+    if answer is None or any(tag in text for tag in WHOLE_TAGS):
+        return None
+    return _formed(text.strip(), answer)
 
 
 def style(completion: Any, row: Mapping[str, Any]) -> str:

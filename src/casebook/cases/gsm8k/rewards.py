@@ -43,8 +43,13 @@ from casebook.rewards import (
 __all__ = ["FORMS", "REWARDS", "TAGS", "VARIANTS", "extract_number", "grade"]
 
 TAGS = ("reasoning", "answer")
-# How a prompt shows the problem; all but `answer` ask for the same form.
-VARIANTS = ("reason", "unsloth", "answer", "shots5", "shots8")
+# How a prompt shows the problem; all but `answer` are held to the same form.
+CHATS = tuple(
+    f"chat{whose}{shots}"
+    for whose in ("", "-unsloth")
+    for shots in ("", "-shots1", "-shots2", "-shots4")
+)
+VARIANTS = ("reason", "unsloth", "answer", "shots5", "shots8", *CHATS, "chat-plain")
 # `unsloth` is the notebook that the source started from, where the source changed it.
 FORMS = ("fixed", "as_published", "unsloth")
 WHOLE_TAGS = tuple(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 ROWS = {"train": 2000, "validation": 256, "test": 1000}  # of generated problems
 ROWS_SEED = 6
 VALIDATION_ROWS = 256  # of the real training problems; RLVR-MATH has no split of its own
+# MATH-500 divided in itself, in an order drawn once: for those who have no RLVR-MATH.
+MATH500 = {"test": slice(100), "validation": slice(100, 150), "train": slice(150, None)}
 COLUMNS = ("answer", "problem", "solution", "subject", "level", "source", "unique_id")
 UNKNOWN = "unknown"  # subject of a row of RLVR-MATH, which names none; its level is 0
 SHOTS = 3
@@ -101,7 +103,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
         rows = [_row(problem) for problem in generated(split, seed)]
     else:
         order = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
-        real = real_rows(split)
+        real = math500_rows(split) if variant == "chat-math500" else real_rows(split)
         rows = [real[i] for i in order.permutation(len(real))]
     return Dataset.from_dict(
         {"prompt": [make_prompt(row) for row in rows]}
@@ -154,6 +156,17 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     from casebook import problem_sets
 
     return _real_rows(split, problem_sets.data_dir())
+
+
+def math500_rows(split: str) -> tuple[dict[str, Any], ...]:
+    """A part of MATH-500: 100 problems to test on, 50 for validation, and 350 to train on.
+
+    Raises:
+        CasebookError: as `real_rows`.
+    """
+    whole = real_rows("test")
+    order = np.random.default_rng(ROWS_SEED).permutation(len(whole))
+    return tuple(whole[i] for i in order[MATH500[split]])
 
 
 @lru_cache(maxsize=6)
@@ -239,7 +252,8 @@ def prompt_maker(
             `answer`, the answer alone; `shots3`, after solved examples: those that RLVR-MATH
             itself puts there, or three generated ones; `cut`, a prompt that lost its beginning to
             a limit of tokens, as happened to the source: what `shots3` says, or for generated
-            problems `reason`.
+            problems `reason`; `chat-math500`, what `reason` says, as a list of messages for `smol`
+            as well, and on MATH-500 alone (see `math500_rows`).
 
     Raises:
         UnknownName: unknown profile or variant.
@@ -257,7 +271,7 @@ def prompt_maker(
             return cut_left(whole, CUT["real"]) if variant == "cut" else whole
         return f"{row['problem']}\n\n{ASKED_ANSWER if variant == 'answer' else ASKED}"
 
-    if PROFILES[profile].chat:
+    if PROFILES[profile].chat or variant == "chat-math500":
         return lambda row: [{"role": "user", "content": text(row)}]
     return lambda row: f"{text(row)}\n\n"
 

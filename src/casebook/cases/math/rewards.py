@@ -4,7 +4,7 @@ The source paid 1 where the text in the box was the reference's to the letter. T
 questions at once, and they are kept apart here. *Well formed*: is the answer given in the form
 the prompt asks for?
 
-    reason, shots3, cut:  one \boxed{ANSWER}, with nothing behind it but `$`, `\)`, `\]` or a
+    all but `answer`:     one \boxed{ANSWER}, with nothing behind it but `$`, `\)`, `\]` or a
                           full stop; what stands before the box is free
     answer:               ANSWER alone, perhaps between dollars, perhaps with a full stop
 
@@ -35,7 +35,7 @@ from casebook.rewards import Reward, completion_text, random_reward, repetition_
 
 # How the prompt shows the problem. `cut` is `shots3` or `reason` cut on the left, and asks for
 # the same form; only `answer` asks for another.
-VARIANTS = ("reason", "answer", "cut", "shots3")
+VARIANTS = ("reason", "answer", "cut", "shots3", "chat-math500")
 READINGS = ("box", "any", "strict")
 BOXES = ("last", "documentation")
 FORMS = ("think_format", "boxed_format")

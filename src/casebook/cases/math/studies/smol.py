@@ -1,0 +1,88 @@
+"""What SmolLM2-135M-Instruct does with MATH before any training.
+
+Of 100 problems of MATH-500: how often it ends within 512 tokens, boxes one answer and is right,
+and from 8 samples a problem how many groups are expected to be silent (notebook 42's rule).
+
+`casebook study smol_math` makes the committed record, `results/math/data/smol_math.json`, and the
+completions beside it, which `regraded` grades again. It takes hours, and can be stopped.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from casebook import paths, untrained
+from casebook.cases.math.rewards import REWARDS
+from casebook.records import provenance
+from casebook.untrained import Part
+
+CASE, PROFILE, VARIANT = "math", "smol", "chat-math500"
+SETTINGS = {"dtype": "bfloat16", "max_completion_length": 512, "max_seq_length": 1536}
+PARTS = (Part(VARIANT, "test", 100), Part(VARIANT, "validation", 50, 8))
+COLUMNS = ("well_formed", "answered", "strict", "correct", "boxed", "truncated", "tokens")
+LENGTHS = (128, 256, 512)  # tokens within which a completion may have ended
+
+
+def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str, Any]:
+    """Part -> its figures.
+
+    Args:
+        completions: of `written` or `kept`.
+        parts: those that were written.
+
+    Returns:
+        For each part `figures`, `ended` (tokens -> the share of completions that end within so
+        many), `form and answers` (counts), `by level` (lenient accuracy), and of samples `silent`,
+        the expected share of silent groups if right answers are paid in the form (`strict`), in
+        the last box (`boxed`), or anywhere (`correct`).
+    """
+    table = untrained.graded(CASE, PROFILE, parts, completions)
+    table["boxed"] = REWARDS["equivalence"]("box")(table["completion"], table["answer"])
+    result: dict[str, Any] = {}
+    for part in parts:
+        rows = table[table["part"] == part.name]
+        ends = {str(n): ~rows["truncated"] & (rows["tokens"] <= n) for n in LENGTHS}
+        levels = rows.groupby("level")
+        result[part.name] = {
+            **part._asdict(),
+            "figures": untrained.figures(rows, COLUMNS),
+            "ended": untrained.figures(rows.assign(**ends), ends),
+            "form and answers": untrained.form_and_answers(rows),
+            "by level": {
+                str(level): untrained.figures(some, ["correct"])["correct"]
+                for level, some in levels
+            },
+        }
+        if part.samples:
+            result[part.name]["silent"] = untrained.silent_groups(
+                rows, ["strict", "boxed", "correct"]
+            )
+    return result
+
+
+def completions_file() -> Path:
+    """Where the completions are kept."""
+    return paths.RESULTS / CASE / "data" / "smol_math.jsonl.gz"
+
+
+def regraded() -> dict[str, Any]:
+    """`found` for the committed completions, by the grader as it is now."""
+    return found(untrained.kept(completions_file()))
+
+
+def record() -> dict[str, Any]:
+    """The figures of all parts, and which model, settings and problems they are of.
+
+    Raises:
+        CasebookError: the problems or the model are not here.
+    """
+    made = provenance()  # of the code that writes
+    completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
+    untrained.keep(completions, completions_file())
+    return {
+        "provenance": made | {"model": model},
+        "settings": SETTINGS,
+        "parts": found(completions),
+    }

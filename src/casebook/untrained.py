@@ -1,0 +1,221 @@
+"""What a model writes before any training, under several prompts and ways of decoding.
+
+A training starts from what its base does already: how often it keeps to the form, how often it is
+right, and how many groups would be silent. `written` measures that in parts that can be stopped
+and resumed; its completions are kept in small, and `graded` grades them again at any time.
+"""
+
+import gzip
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from casebook import paths
+from casebook.case import CasebookError, load_case
+from casebook.records.freshness import digest
+from casebook.stats import Figure, mean_interval
+
+KEPT = ("part", "row", "decoding", "sample", "completion", "tokens", "truncated")
+SIZES = (2, 4, 8, 16)  # of groups
+
+
+class Part(NamedTuple):
+    """One prompt and way of decoding.
+
+    Attributes:
+        variant: of the prompt.
+        split: which rows.
+        rows: how many of them, from the first on.
+        samples: of each row; 0 decodes greedily instead.
+        temperature: of the samples.
+    """
+
+    variant: str
+    split: str
+    rows: int
+    samples: int = 0
+    temperature: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Which part it is, as records name it."""
+        how = f"{self.samples} samples at {self.temperature:g}" if self.samples else "greedy"
+        return f"{self.variant}, {self.split}, {how}"
+
+
+def written(
+    case: str,
+    profile: str,
+    parts: Iterable[Part],
+    settings: Mapping[str, Any],
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """All completions of a profile's base model, and what the model is.
+
+    What is written is kept below the runs folder at once, and is not written again.
+
+    Args:
+        settings: fields of the profile's configuration that take another value.
+        say: called with a line of progress after each batch.
+
+    Returns:
+        One row a completion with the columns `KEPT`, and `describe` of the model.
+
+    Raises:
+        CasebookError: as `evaluate`.
+    """
+    from casebook.evaluation import evaluate
+    from casebook.models import base_weights, describe, load_base, read_settings
+
+    settings = read_settings(case, profile) | dict(settings)
+    model, tokenizer = load_base(settings)
+    mark = digest([settings, base_weights(settings)])
+    tables = []
+    for part in parts:
+
+        def progress(done: int, total: int, name: str = part.name) -> None:
+            say(f"{name}: {done} of {total} completions")
+
+        found = evaluate(
+            model,
+            tokenizer,
+            case,
+            split=part.split,
+            profile=profile,
+            limit=part.rows,
+            samples=part.samples,
+            greedy=not part.samples,
+            variant=part.variant,
+            settings=settings | {"temperature": part.temperature},
+            progress=progress,
+            store=paths.runs_dir() / "untrained" / case / mark / f"{digest(part)}.jsonl",
+        )
+        tables.append(found.rows.assign(part=part.name)[list(KEPT)])
+    return pd.concat(tables, ignore_index=True), describe(model, settings)
+
+
+def keep(completions: pd.DataFrame, path: Path) -> None:
+    """Write completions as compressed JSON lines; the same ones give the same bytes."""
+    lines = [json.dumps(row) for row in completions[list(KEPT)].to_numpy(object).tolist()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        open(path, "wb") as file,
+        gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as f,
+    ):
+        f.write(("\n".join(lines) + "\n").encode())
+
+
+def kept(path: Path) -> pd.DataFrame:
+    """The completions that `keep` wrote.
+
+    Raises:
+        CasebookError: there is no such file, or it is damaged.
+    """
+    try:
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        rows = [json.loads(line) for line in lines]
+        return pd.DataFrame(rows, columns=list(KEPT))
+    except (OSError, EOFError, ValueError) as error:
+        raise CasebookError(f"no completions can be read from {path}: {error}") from error
+
+
+def graded(
+    case: str, profile: str, parts: Iterable[Part], completions: pd.DataFrame
+) -> pd.DataFrame:
+    """Completions with the columns of their rows, and `well_formed`, `correct` and `strict`.
+
+    Also `answered`: whether an answer could be read.
+    """
+    judge, known = load_case(case), {part.name: part for part in parts}
+    rows = []
+    for name, table in completions.groupby("part", sort=False):
+        part = known[name]
+        data = judge.load(part.split, profile=profile, variant=part.variant)
+        data = data.remove_columns("prompt").select(range(min(part.rows, len(data)))).to_list()
+        for completion in table.to_dict("records"):
+            row = data[completion["row"]]
+            grade = judge.grade(completion["completion"], row["answer"], variant=part.variant)
+            answered = grade.answer is not None
+            found = {"well_formed": grade.well_formed, "correct": grade.correct}
+            found |= {"strict": grade.strict, "answered": answered}
+            rows.append({**row, **completion, **found})
+    return pd.DataFrame(rows)
+
+
+def figures(completions: pd.DataFrame, columns: Iterable[str]) -> dict[str, Figure]:
+    """The mean of each column with its interval over rows; samples of one row are averaged."""
+    by_row = completions.groupby("row")
+    return {name: mean_interval(by_row[name].mean().astype(float)) for name in columns}
+
+
+def form_and_answers(completions: pd.DataFrame) -> dict[str, int]:
+    """How many completions are well formed, right, both or neither."""
+    form, right = completions["well_formed"], completions["correct"]
+    return {
+        "both": int((form & right).sum()),
+        "form alone": int((form & ~right).sum()),
+        "answer alone": int((~form & right).sum()),
+        "neither": int((~form & ~right).sum()),
+    }
+
+
+def silent(values: ArrayLike, size: int) -> np.ndarray:
+    """The chance that a group of a row's samples all earn the same, without bias (notebook 42).
+
+    Groups of `size` are drawn without putting back, so rates are not estimated from themselves.
+
+    Args:
+        values: `(rows, samples)` rewards; they are compared to six digits.
+        size: of the group, at most the number of samples.
+
+    Returns:
+        `(rows,)` shares.
+
+    Raises:
+        CasebookError: a group is larger than the number of samples.
+
+    >>> silent([[1, 1, 0, 0], [0, 0, 0, 0]], 2).round(3).tolist()
+    [0.333, 1.0]
+    """
+    values = np.round(np.asarray(values, dtype=float), 6)
+    samples = values.shape[1]
+    if not 2 <= size <= samples:
+        raise CasebookError(f"a group of {size} cannot be drawn from {samples} samples")
+
+    def ways(count: int) -> float:  # log of the number of groups of `size` among so many
+        return gammaln(count + 1) - gammaln(size + 1) - gammaln(count - size + 1)
+
+    return np.array(
+        [
+            sum(
+                np.exp(ways(count) - ways(samples))
+                for count in np.unique(row, return_counts=True)[1]
+                if count >= size
+            )
+            for row in values
+        ]
+    )
+
+
+def silent_groups(completions: pd.DataFrame, rewards: Sequence[str]) -> dict[str, dict]:
+    """The expected share of silent groups: column of a reward -> size of a group -> figure.
+
+    Args:
+        completions: samples of one part, as many of each row.
+        rewards: columns with what a completion earns.
+    """
+    ordered = completions.sort_values(["row", "sample"])
+    rows = completions["row"].nunique()
+    found = {}
+    for name in rewards:
+        values = ordered[name].to_numpy(float).reshape(rows, -1)
+        sizes = [size for size in SIZES if size <= values.shape[1]]
+        found[name] = {str(size): mean_interval(silent(values, size)) for size in sizes}
+    return found
