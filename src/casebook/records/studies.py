@@ -36,26 +36,28 @@ class Study(NamedTuple):
     of_runs: bool = False
 
 
+POKER_GRADER = ("rewards", "casebook.labels")
 GSM8K_GRADER = ("rewards", "reading", "answers")
 VERIFIER = ("verify", "reading", "comparing", "hedges", "notation", "worker")
+WRITING = ("casebook.models.decoding", "casebook.models.generation")  # how models write
 STUDIES: Mapping[str, Study] = {
     "conversion": Study("poker", ("studies.conversion", "casebook.models.gguf")),
-    "smol_baseline": Study(
-        "poker",
-        (
-            *("studies.smol_baseline", "data", "rewards", "casebook.labels"),
-            *("casebook.evaluation", "casebook.models.decoding", "casebook.models.generation"),
-        ),
+    "smol_poker": Study(
+        "poker", ("studies.smol", "data", *POKER_GRADER, "casebook.evaluation", *WRITING)
     ),
     "exploration": Study("gsm8k", ("studies.exploration",)),
     "rewards": Study("gsm8k", ("studies.ranking", *GSM8K_GRADER)),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", *GSM8K_GRADER)),
     "embedding": Study("gsm8k", ("studies.embedding", "studies.exploration")),
-    "smol_gsm8k": Study("gsm8k", ("studies.smol", "casebook.untrained", *GSM8K_GRADER)),
+    "smol_gsm8k": Study(
+        "gsm8k", ("studies.smol", "data", *GSM8K_GRADER, "casebook.untrained", *WRITING)
+    ),
     "forms": Study("math", ("studies.forms", "rewards", *VERIFIER)),
     "prompts": Study("math", ("studies.prompts",)),
     "verifiers": Study("math", ("studies.verifiers", *VERIFIER)),
-    "smol_math": Study("math", ("studies.smol", "casebook.untrained", "rewards", *VERIFIER)),
+    "smol_math": Study(
+        "math", ("studies.smol", "data", "rewards", *VERIFIER, "casebook.untrained", *WRITING)
+    ),
     "gibberish": Study("math", ("studies.gibberish",), of_runs=True),
 }
 
@@ -74,6 +76,15 @@ def path(name: str) -> Path:
     """
     check_name("study", name, STUDIES)
     return paths.RESULTS / STUDIES[name].case / "data" / f"{name}.json"
+
+
+def completions_path(name: str) -> Path:
+    """Where the completions of a study are kept that `untrained.keep` writes.
+
+    Raises:
+        UnknownName: as `path`.
+    """
+    return path(name).with_suffix(".jsonl.gz")
 
 
 def read(name: str, say: Callable[[str], None] = print) -> dict[str, Any]:

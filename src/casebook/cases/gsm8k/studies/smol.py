@@ -15,17 +15,17 @@ the completions beside it, which `regraded` grades again. It takes hours, and ca
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from casebook import paths, untrained
+from casebook import untrained
 from casebook.cases.gsm8k.rewards import CHATS, REWARDS, WHOLE_TAGS
 from casebook.records import provenance
+from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
-CASE, PROFILE = "gsm8k", "smol"
+NAME, CASE, PROFILE = "smol_gsm8k", "gsm8k", "smol"
 SETTINGS = {"dtype": "bfloat16", "max_completion_length": 160, "max_seq_length": 1536}
 TEST_ROWS, VALIDATION_ROWS, SAMPLES = 200, 24, 16
 TEMPERATURES = (0.7, 1.0)
@@ -101,14 +101,9 @@ def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str,
     return result
 
 
-def completions_file() -> Path:
-    """Where the completions are kept."""
-    return paths.RESULTS / CASE / "data" / "smol_gsm8k.jsonl.gz"
-
-
 def regraded() -> dict[str, Any]:
     """`found` for the committed completions, by the graders and rewards as they are now."""
-    return found(untrained.kept(completions_file()))
+    return found(untrained.kept(completions_path(NAME)))
 
 
 def record() -> dict[str, Any]:
@@ -119,7 +114,7 @@ def record() -> dict[str, Any]:
     """
     made = provenance()  # of the code that writes
     completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
-    untrained.keep(completions, completions_file())
+    untrained.keep(completions, completions_path(NAME))
     return {
         "provenance": made | {"model": model},
         "settings": SETTINGS,

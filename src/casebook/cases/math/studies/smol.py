@@ -8,17 +8,17 @@ completions beside it, which `regraded` grades again. It takes hours, and can be
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from casebook import paths, untrained
+from casebook import untrained
 from casebook.cases.math.rewards import REWARDS
 from casebook.records import provenance
+from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
-CASE, PROFILE, VARIANT = "math", "smol", "chat-math500"
+NAME, CASE, PROFILE, VARIANT = "smol_math", "math", "smol", "chat-math500"
 SETTINGS = {"dtype": "bfloat16", "max_completion_length": 512, "max_seq_length": 1536}
 PARTS = (Part(VARIANT, "test", 100), Part(VARIANT, "validation", 50, 8))
 COLUMNS = ("well_formed", "answered", "strict", "correct", "boxed", "truncated", "tokens")
@@ -62,14 +62,9 @@ def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str,
     return result
 
 
-def completions_file() -> Path:
-    """Where the completions are kept."""
-    return paths.RESULTS / CASE / "data" / "smol_math.jsonl.gz"
-
-
 def regraded() -> dict[str, Any]:
     """`found` for the committed completions, by the grader as it is now."""
-    return found(untrained.kept(completions_file()))
+    return found(untrained.kept(completions_path(NAME)))
 
 
 def record() -> dict[str, Any]:
@@ -80,7 +75,7 @@ def record() -> dict[str, Any]:
     """
     made = provenance()  # of the code that writes
     completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
-    untrained.keep(completions, completions_file())
+    untrained.keep(completions, completions_path(NAME))
     return {
         "provenance": made | {"model": model},
         "settings": SETTINGS,

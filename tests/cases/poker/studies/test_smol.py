@@ -5,7 +5,7 @@ import pytest
 
 from casebook import load_case, models
 from casebook.cases.poker import oracle
-from casebook.cases.poker.studies import smol_baseline as study
+from casebook.cases.poker.studies import smol as study
 from casebook.evaluation import token_logps
 
 CASE = load_case("poker")
@@ -24,7 +24,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS_DIR", str(tmp_path))
     monkeypatch.setattr(study, "PROFILE", "nano")
     monkeypatch.setattr(study, "PROMPTS", {"text": "label"})
-    return tmp_path / "studies" / "smol_baseline"
+    return tmp_path / "studies" / "smol_poker"
 
 
 def test_likelihood_chooses_what_a_plain_computation_finds_most_likely(nano):

@@ -13,7 +13,7 @@ model is asked and on how an answer is taken from it, so both are varied here, o
                           included; and `likelihood_per_token`, that divided by its tokens
 
 All writing is greedy. The answers of every row are kept, so that `figures` can grade them again.
-`casebook study smol_baseline` makes the committed record, `results/poker/data/smol_baseline.json`;
+`casebook study smol_poker` makes the committed record, `results/poker/data/smol_poker.json`;
 what is finished lies in the runs folder, and a call that was stopped goes on from there.
 """
 
@@ -27,12 +27,12 @@ from casebook import paths
 from casebook.case import NO_ANSWER, CasebookError
 from casebook.cases.poker import data, oracle
 from casebook.cases.poker.rewards import grade
-from casebook.records import provenance
+from casebook.records import provenance, studies
 from casebook.records.files import read_json, write_json
 from casebook.records.freshness import digest
 from casebook.stats import mean_interval
 
-NAME, PROFILE = "smol_baseline", "smol"
+NAME, PROFILE = "smol_poker", "smol"
 ROWS = {"source": ("label-source", 200), "balanced": ("label", 500)}  # variant and limit
 PROMPTS = {"text": "label", "chat": "label-chat", "shots": "label-shots4"}
 WAYS = ("free", "position", "trie", "likelihood")
@@ -212,8 +212,6 @@ def _line(numbers) -> str:
 
 def _part(name: str, made_from: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """One part of the record: from the runs folder, if the same code and model left it there."""
-    from casebook.records import studies
-
     file = paths.runs_dir() / "studies" / NAME / f"{name}.json"
     mark = digest([studies.code(NAME), made_from])
     try:
