@@ -394,15 +394,32 @@ def test_the_newest_finished_run_is_taken(tmp_path, monkeypatch):
         model.mkdir(parents=True)
         (model / "config.json").write_text("{}")
         if mark != "unfinished":
-            (model.parent / "record.json").write_text("{}")
+            (model / "model.safetensors").write_text(mark)
+            began = {"provenance": {"model": {"name": f"{mark} base"}}}
+            (model.parent / "record.json").write_text(json.dumps(began))
             os.utime(model.parent / "record.json", (age, age))
     found = Path(pretrained.source("run:gsm8k/smol/form_alone/seed0"))
     assert (found.parent.name, found.name) == ("seed0-new", "adapter")
+    assert pretrained.began_with("run:gsm8k/smol/form_alone/seed0") == {"name": "new base"}
     with pytest.raises(CasebookError, match="seed1 is not here: casebook experiments gsm8k"):
         pretrained.source("run:gsm8k/smol/form_alone/seed1")
     (found / "config.json").unlink()
     with pytest.raises(CasebookError, match="left an adapter: only a whole model can be used"):
         pretrained.source("run:gsm8k/smol/form_alone/seed0")
+
+
+def test_a_model_that_was_trained_anew_is_another_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
+    name = "run:gsm8k/smol/form_alone/seed0"
+    assert pretrained.which(name) == "nowhere"
+    run = tmp_path / "experiments/gsm8k/smol/form_alone/seed0-a"
+    (run / "adapter").mkdir(parents=True)
+    for file in ("record.json", "adapter/config.json", "adapter/model.safetensors"):
+        (run / file).write_text("{}")
+    first = pretrained.which(name)
+    assert first.startswith("a training, SHA-256 ")
+    (run / "adapter" / "model.safetensors").write_text("other weights")
+    assert pretrained.which(name) not in (first, "nowhere")
 
 
 @pytest.mark.parametrize("name", ["run:", "run:gsm8k", "run:a/b/c/d/e"])

@@ -228,12 +228,27 @@ def _trained(name: str) -> Path:
     return model
 
 
+def began_with(name: str) -> Mapping[str, Any]:
+    """What the run behind a name such as `run:gsm8k/smol/form_alone/seed0` began with, as
+    `provenance.model` of its record has it.
+
+    Raises:
+        CasebookError: as `source`.
+    """
+    return read_json(_trained(name).parent / "record.json")["provenance"]["model"]
+
+
 def which(name: str) -> str | None:
     """Which weights the short name of a model stands for here, for a record.
 
-    The package's name and version where the model was fetched, else `hub`; `None` where `name` is
-    not one of `MODELS`.
+    The package's name and version where the model was fetched, else `hub`; of a model that an arm
+    trained the beginning of its checksum, or `nowhere`. `None` where `name` is no short name.
     """
+    if name.startswith(RUN):
+        try:
+            return f"a training, SHA-256 {_sha256(_trained(name) / 'model.safetensors')[:12]}"
+        except (CasebookError, OSError):
+            return "nowhere"
     if name not in MODELS:
         return None
     entry = MODELS[name]
@@ -253,7 +268,12 @@ def shown(model: Mapping[str, Any], case: str | None = None) -> str:
     'SmolLM2-135M-Instruct; the poker write-up used the base model in full precision'
     >>> shown({"name": "data/nano/poker"}, "poker")
     'data/nano/poker'
+    >>> shown({"name": "run:a/b/taught/seed0", "began_with": {"name": "smollm2", "source": "hub"}})
+    'SmolLM2-135M-Instruct, trained before (a/b/taught/seed0)'
     """
+    if "began_with" in model:
+        before = model["name"].removeprefix(RUN)
+        return f"{shown(model['began_with'], case)}, trained before ({before})"
     entry = MODELS.get(model["name"])
     if entry is None:
         return model["name"]

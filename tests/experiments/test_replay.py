@@ -264,6 +264,15 @@ def test_other_weights_than_the_records_are_not_compared(of_a_real_model):
     )
 
 
+def test_a_base_that_an_arm_has_to_train_first_is_told(of_a_real_model, monkeypatch, tmp_path):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
+    name = "run:poker/smol/taught/seed0"
+    model = {"name": name, "source": "a training, SHA-256 012345678901"}
+    path = of_a_real_model(provenance=REAL["provenance"] | {"model": model})
+    line = replay._line(run_and_stamp(path))
+    assert line.endswith(f"not comparable: the model {name} has to be trained first")
+
+
 def test_what_needs_no_model_is_compared_without_it(of_a_real_model):
     kept = {"row": 0, "completion": "no label", "well_formed": True, "extracted": "flush"}
     path = of_a_real_model(completions=[kept | {"correct": True}])

@@ -295,6 +295,7 @@ def test_a_model_that_was_taught_the_form_is_where_another_training_begins(
     model = run.record()["provenance"]["model"]
     assert (model["name"], model["weights"]) == (name, models.weights_hash(folder / "adapter"))
     assert model["weights"] != models.weights_hash(paths.DATA / "nano" / "gsm8k")
+    assert model["began_with"]["name"] == "data/nano/gsm8k"
     _, _, card = models.load_saved(run.adapter)
     assert card["model_name_or_path"] == name
     shutil.rmtree(folder)

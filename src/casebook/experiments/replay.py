@@ -449,11 +449,12 @@ def _missing(record: Mapping[str, Any]) -> str:
     """What is not here that the run stands on, as an advice; empty where nothing is missing."""
     model = record["provenance"].get("model", {})
     name, then = model.get("name"), model.get("source")
-    here = pretrained.which(name)
-    if then is None or here == then:
+    if then is None or (here := pretrained.which(name)) == then:
         return ""
     if here == "hub":
         return "make smol fetches the model"
+    if here == "nowhere":
+        return f"the model {name} has to be trained first"
     return f"the record is of {name} from {then}, and here it would be {name} from {here}"
 
 

@@ -246,7 +246,7 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
         if kind == "adapter":
             base = json.loads(adapter.read_text())["base_model_name_or_path"]
             here = pretrained.which(base)
-            if card.get("source", here) != here:
+            if card.get("source", here) != here != "nowhere":
                 raise CasebookError(
                     f"the adapter in {folder} was trained on {base} from {card['source']}, and "
                     f"here it would be {base} from {here}: other weights"
@@ -284,16 +284,19 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
         `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
         `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit` and `generator`
         (what wrote the completions that are measured); of a model with a short name `source` as
-        well, as `pretrained.which` has it.
+        well, as `pretrained.which` has it, and of one that an arm trained what it `began_with`.
     """
+    name = settings["model_name_or_path"]
+    trained = name.startswith(pretrained.RUN)
     return {
-        "name": settings["model_name_or_path"],
+        "name": name,
         "weights": base_weights(settings),
         "revision": getattr(model.config, "_commit_hash", None),
         "dtype": str(model.dtype).removeprefix("torch."),
         "load_in_4bit": settings["load_in_4bit"],
         "generator": "unsloth" if UNSLOTH else "transformers",
         **_source(settings),
+        **({"began_with": pretrained.began_with(name)} if trained else {}),
     }
 
 

@@ -56,5 +56,5 @@ def input_digests(config: Config) -> dict[str, Any]:
 def _files(config: Config) -> dict[str, str]:
     files = input_files({"case": config.settings["case"], "config": config.settings})
     name = config.settings["model_name_or_path"]
-    which = pretrained.which(name)  # a fetched model is no file of the checkout
+    which = pretrained.which(name)  # neither a fetched nor a trained model lies in the checkout
     return files | ({f"the source of {name}": which} if which else {})
