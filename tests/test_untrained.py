@@ -8,6 +8,7 @@ import pytest
 
 from casebook import load_case, untrained
 from casebook.case import CasebookError
+from casebook.records.files import read_rows, write_rows
 from casebook.untrained import Part
 
 PARTS = (Part("reason", "test", 3), Part("reason", "validation", 2, 4, 0.7))
@@ -59,23 +60,23 @@ def made_up():
 
 
 def test_what_is_kept_is_read_again_and_the_same_bytes(tmp_path):
-    files = [tmp_path / name for name in ("a.gz", "b.gz")]
+    files = [tmp_path / folder / "a.gz" for folder in ("one", "two")]
     for file in files:
-        untrained.keep(made_up(), file)
+        write_rows(made_up(), file)
     assert files[0].read_bytes() == files[1].read_bytes()
-    pd.testing.assert_frame_equal(untrained.kept(files[0]), made_up())
+    pd.testing.assert_frame_equal(read_rows(files[0]), made_up())
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "text"])
 def test_completions_that_cannot_be_read_are_one_sentence(damage, tmp_path):
     file = tmp_path / "a.gz"
-    untrained.keep(made_up(), file)
+    write_rows(made_up(), file)
     if damage == "gone":
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:30] if damage == "cut" else b"completions")
     with pytest.raises(CasebookError, match="no completions can be read from"):
-        untrained.kept(file)
+        read_rows(file)
 
 
 def test_completions_are_graded_against_their_own_rows():

@@ -2,14 +2,11 @@
 
 A training starts from what its base does already: how often it keeps to the form, how often it is
 right, and how many groups would be silent. `written` measures that in parts that can be stopped
-and resumed; its completions are kept in small, and `graded` grades them again at any time.
+and resumed; `graded` grades what was written, also later, from the file that a study keeps.
 """
 
-import gzip
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +16,8 @@ from scipy.special import gammaln
 
 from casebook import paths
 from casebook.case import CasebookError, load_case
-from casebook.records.freshness import digest
+from casebook.records.freshness import digest, module_hashes
+from casebook.records.studies import WRITING
 from casebook.stats import Figure, mean_interval
 
 KEPT = ("part", "row", "decoding", "sample", "completion", "tokens", "truncated")
@@ -59,7 +57,8 @@ def written(
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """All completions of a profile's base model, and what the model is.
 
-    What is written is kept below the runs folder at once, and is not written again.
+    What is written is kept below the runs folder at once, and is not written again by the same
+    model, prompts and way of writing.
 
     Args:
         settings: fields of the profile's configuration that take another value.
@@ -76,7 +75,8 @@ def written(
 
     settings = read_settings(case, profile) | dict(settings)
     model, tokenizer = load_base(settings)
-    mark = digest([settings, base_weights(settings)])
+    code = module_hashes([f"casebook.cases.{case}.data", *WRITING])
+    mark = digest([settings, base_weights(settings), code])
     tables = []
     for part in parts:
 
@@ -99,31 +99,6 @@ def written(
         )
         tables.append(found.rows.assign(part=part.name)[list(KEPT)])
     return pd.concat(tables, ignore_index=True), describe(model, settings)
-
-
-def keep(completions: pd.DataFrame, path: Path) -> None:
-    """Write completions as compressed JSON lines; the same ones give the same bytes."""
-    lines = [json.dumps(row) for row in completions[list(KEPT)].to_numpy(object).tolist()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        open(path, "wb") as file,
-        gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as f,
-    ):
-        f.write(("\n".join(lines) + "\n").encode())
-
-
-def kept(path: Path) -> pd.DataFrame:
-    """The completions that `keep` wrote.
-
-    Raises:
-        CasebookError: there is no such file, or it is damaged.
-    """
-    try:
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        rows = [json.loads(line) for line in lines]
-        return pd.DataFrame(rows, columns=list(KEPT))
-    except (OSError, EOFError, ValueError) as error:
-        raise CasebookError(f"no completions can be read from {path}: {error}") from error
 
 
 def graded(

@@ -22,7 +22,7 @@ from casebook import paths
 from casebook.case import PROFILES, CasebookError
 from casebook.detectors import RunWatch
 from casebook.records import provenance, read_record, write_json
-from casebook.records.files import first_and_last, has_test_figures, plain
+from casebook.records.files import first_and_last, has_test_figures, plain, write_rows
 from casebook.records.gate import completions_file
 from casebook.records.writing import check_writable, write_trouble
 from casebook.settings import chosen_runs, read_arms
@@ -35,7 +35,6 @@ from casebook.training import (
     train,
 )
 
-DIGITS = 6  # of a committed completion's reward
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 KEPT_SEED = 0
 
@@ -187,25 +186,7 @@ def _keep(run: Run, record: Mapping[str, Any], kept: Path) -> None:
         part.rename(adapter)
     completions = run.completions()
     if len(completions):  # a supervised control samples none
-        write_completions(completions, kept)
-
-
-def write_completions(completions: pd.DataFrame, path: Path) -> None:
-    """Keep what a run wrote, in small: as JSON lines, with figures of six digits.
-
-    Args:
-        completions: as `Run.completions()` gives them.
-        path: the compressed file; the same completions give the same bytes.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
-    completions.round(DIGITS).to_json(
-        path,
-        orient="records",
-        lines=True,
-        double_precision=DIGITS,
-        compression={"method": "gzip", "mtime": 0},
-    )
+        write_rows(completions, kept)
 
 
 def findings(run: Run) -> list[dict[str, Any]]:

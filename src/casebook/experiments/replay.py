@@ -38,12 +38,11 @@ from casebook.detectors import RunWatch
 from casebook.experiments import arms
 from casebook.models import base_weights, load_saved
 from casebook.records import freshness
-from casebook.records.files import has_test_figures, plain, read_record, write_json
+from casebook.records.files import DIGITS, has_test_figures, plain, read_record, write_json
 from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
 
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
-DIGITS = arms.DIGITS  # of a committed reward
 NEAR = 1e-3  # of a window's mean, on another kind of machine
 NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
 

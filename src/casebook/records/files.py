@@ -8,13 +8,18 @@ rewritten; whether today's code still does what it says is the question of `reco
 import json
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from casebook.case import CasebookError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+DIGITS = 6  # of a figure in a table of completions
 REQUIRED = ("case", "profile", "seed", "provenance")
 
 
@@ -41,6 +46,36 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_rows(rows: "pd.DataFrame", path: Path) -> None:
+    """Keep a table of completions: as compressed JSON lines, with figures of six digits.
+
+    The same rows give the same bytes in files of the same name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
+    rows.round(DIGITS).to_json(
+        path,
+        orient="records",
+        lines=True,
+        double_precision=DIGITS,
+        compression={"method": "gzip", "mtime": 0},
+    )
+
+
+def read_rows(path: Path) -> "pd.DataFrame":
+    """What `write_rows` wrote; neither texts that look like numbers nor dates are converted.
+
+    Raises:
+        CasebookError: there is no such file, or it is damaged.
+    """
+    import pandas as pd
+
+    try:
+        return pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise CasebookError(f"no completions can be read from {path}: {error}") from error
 
 
 def _runs(process: str) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from casebook import paths
 from casebook.case import PROFILES, check_name, known_cases
-from casebook.records.files import read_record
+from casebook.records.files import read_record, read_rows
 from casebook.records.freshness import state_line
 
 COMPLETIONS = "completions.jsonl.gz"  # of the runs that keep theirs: see `experiments.arms`
@@ -67,14 +67,14 @@ def committed_completions(case: str, profile: str = "nano", arm: str | None = No
 
     Raises:
         UnknownName: unknown case or profile.
+        CasebookError: the file is damaged.
     """
     check_name("case", case, known_cases())
     check_name("profile", profile, PROFILES)
     path = completions_file(case, profile, arm)
     if not path.exists():
         return pd.DataFrame()
-    # Neither texts that look like numbers nor those that look like dates are converted.
-    rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True)
+    rows = read_rows(path)
     rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
     return rows
 

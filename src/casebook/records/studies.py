@@ -79,7 +79,7 @@ def path(name: str) -> Path:
 
 
 def completions_path(name: str) -> Path:
-    """Where the completions of a study are kept that `untrained.keep` writes.
+    """Where the completions of a study are kept, if it keeps them apart.
 
     Raises:
         UnknownName: as `path`.

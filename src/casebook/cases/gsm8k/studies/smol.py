@@ -22,6 +22,7 @@ import pandas as pd
 from casebook import untrained
 from casebook.cases.gsm8k.rewards import CHATS, REWARDS, WHOLE_TAGS
 from casebook.records import provenance
+from casebook.records.files import read_rows, write_rows
 from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
@@ -67,7 +68,7 @@ def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str,
     """Part -> its figures.
 
     Args:
-        completions: of `written` or `kept`.
+        completions: as `untrained.written` gives them.
         parts: those that were written.
 
     Returns:
@@ -103,7 +104,7 @@ def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str,
 
 def regraded() -> dict[str, Any]:
     """`found` for the committed completions, by the graders and rewards as they are now."""
-    return found(untrained.kept(completions_path(NAME)))
+    return found(read_rows(completions_path(NAME)))
 
 
 def record() -> dict[str, Any]:
@@ -114,7 +115,7 @@ def record() -> dict[str, Any]:
     """
     made = provenance()  # of the code that writes
     completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
-    untrained.keep(completions, completions_path(NAME))
+    write_rows(completions, completions_path(NAME))
     return {
         "provenance": made | {"model": model},
         "settings": SETTINGS,

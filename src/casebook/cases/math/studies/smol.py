@@ -15,6 +15,7 @@ import pandas as pd
 from casebook import untrained
 from casebook.cases.math.rewards import REWARDS
 from casebook.records import provenance
+from casebook.records.files import read_rows, write_rows
 from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
@@ -29,7 +30,7 @@ def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str,
     """Part -> its figures.
 
     Args:
-        completions: of `written` or `kept`.
+        completions: as `untrained.written` gives them.
         parts: those that were written.
 
     Returns:
@@ -64,7 +65,7 @@ def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str,
 
 def regraded() -> dict[str, Any]:
     """`found` for the committed completions, by the grader as it is now."""
-    return found(untrained.kept(completions_path(NAME)))
+    return found(read_rows(completions_path(NAME)))
 
 
 def record() -> dict[str, Any]:
@@ -75,7 +76,7 @@ def record() -> dict[str, Any]:
     """
     made = provenance()  # of the code that writes
     completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
-    untrained.keep(completions, completions_path(NAME))
+    write_rows(completions, completions_path(NAME))
     return {
         "provenance": made | {"model": model},
         "settings": SETTINGS,
