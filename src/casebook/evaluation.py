@@ -427,7 +427,6 @@ def text_logps(
     model: Any,
     prompts: Sequence[Sequence[int]],
     texts: Sequence[Sequence[int]],
-    constraint: Constraint | None = None,
 ) -> torch.Tensor:
     """Log-probabilities of whole texts after each prompt, `(prompts, texts)`, in nats.
 
@@ -436,7 +435,6 @@ def text_logps(
     Args:
         prompts: token ids.
         texts: token ids with the token that ends each.
-        constraint: scale up to what it allows; by default the whole softmax counts.
     """
     longest = max(map(len, texts))
     written = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
@@ -453,8 +451,6 @@ def text_logps(
             position_ids=(attention.cumsum(1) - 1)[:, -longest:],
             past_key_values=cache,
         ).logits.float()
-        if constraint:
-            logits = constrained(logits, written, constraint)
         logps = logits.log_softmax(-1).gather(-1, written.unsqueeze(-1)).squeeze(-1)
     return (logps * counts).sum(1).reshape(len(prompts), len(texts))
 

@@ -62,8 +62,8 @@ class CaseArguments:
         default="grpo",
         metadata={"help": "'grpo' (TRL), 'plain_...' (casebook.grpo), 'sft', 'rejection', 'form'."},
     )
-    text_variant: str = field(
-        default="", metadata={"help": "The prompt to which 'form' lets the model write."}
+    text_variant: str | None = field(
+        default=None, metadata={"help": "The prompt to which 'form' lets the model write."}
     )
     constraint: str = field(
         default="none", metadata={"help": "Labels only: 'trie', or 'position' as published."}

@@ -27,7 +27,7 @@ from casebook import paths
 from casebook.case import NO_ANSWER, CasebookError
 from casebook.cases.poker import data, oracle
 from casebook.cases.poker.rewards import grade
-from casebook.records import provenance, studies
+from casebook.records import answer_entropy, provenance, studies
 from casebook.records.files import read_json, write_json
 from casebook.records.freshness import digest
 from casebook.stats import mean_interval
@@ -134,11 +134,11 @@ def figures(kept: Mapping[str, Any], right: Sequence[int]) -> dict[str, Any]:
     Returns:
         `accuracy` (the label alone, and right), `first_line_accuracy` (the same of the first line
         alone: after solved hands a model goes on with the next one), `lenient_accuracy` (right in
-        any form), `no_label` and `truncated` (shares), `histogram` (label -> rows), `labels_found`
-        (how many labels were right at least once) and `entropy` of the answers in nats.
+        any form), `no_label` and `truncated` (shares), `histogram` (label -> rows),
+        `labels_recalled` (how many labels were right at least once) and `answer_entropy`, in bits.
 
     >>> found = figures({"texts": [" flush"], "of": "0 0", "truncated": "0 0"}, [5, 0])
-    >>> found["accuracy"]["value"], found["histogram"], found["labels_found"]
+    >>> found["accuracy"]["value"], found["histogram"], found["labels_recalled"]
     (0.5, {'flush': 2}, 1)
     """
     texts = [kept["texts"][int(number)] for number in kept["of"].split()]
@@ -147,7 +147,6 @@ def figures(kept: Mapping[str, Any], right: Sequence[int]) -> dict[str, Any]:
     lines = [text.strip().partition("\n")[0] for text in texts]
     first = [grade(line, label, "label") for line, label in zip(lines, gold, strict=True)]
     histogram = Counter(g.answer or NO_ANSWER for g in grades)
-    shares = np.array(list(histogram.values())) / len(grades)
     return {
         "accuracy": mean_interval([float(g.strict) for g in grades]),
         "first_line_accuracy": mean_interval([float(g.strict) for g in first]),
@@ -155,8 +154,8 @@ def figures(kept: Mapping[str, Any], right: Sequence[int]) -> dict[str, Any]:
         "no_label": mean_interval([float(g.answer is None) for g in grades]),
         "truncated": mean_interval([float(cut) for cut in kept["truncated"].split()]),
         "histogram": dict(histogram.most_common()),
-        "labels_found": len({g.answer for g in grades if g.correct}),
-        "entropy": float(-(shares * np.log(shares)).sum()),
+        "labels_recalled": len({g.answer for g in grades if g.correct}),
+        "answer_entropy": answer_entropy(histogram),
     }
 
 
