@@ -378,6 +378,16 @@ def test_a_record_without_test_rows_has_no_such_figure(package, write_real):
 # Expectations
 
 
+def test_the_kl_inside_a_reward_is_read_from_its_curve():
+    runs = [{"profile": "smol", "arm": "kl", "seed": 0, "curve": {"kl": [1.0]}}]
+    with pytest.raises(CasebookError, match="no figure 'kl/curve/kl_in_reward/largest'"):
+        records.figures_at("poker", "kl/curve/kl_in_reward/largest", runs, "smol")
+    runs[0]["curve"]["rewards/kl_penalty/mean"] = [0.01, -0.02]
+    for name, value in (("largest", 0.02), ("smallest", -0.01)):
+        found = records.figures_at("poker", f"kl/curve/kl_in_reward/{name}", runs, "smol")
+        assert found == {0: {"value": value, "low": value, "high": value}}
+
+
 def test_what_was_expected_after_the_records_is_exploratory(package, write_arm):
     write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
     late = EXPECTED | {"written": "after", "first_record": "0f7bbda"}
@@ -387,6 +397,15 @@ def test_what_was_expected_after_the_records_is_exploratory(package, write_arm):
     rows = [NANO | {"compare": [*NANO["compare"], back | {"what": "backwards"}]}]
     (claim,) = _load(package, yaml.safe_dump(rows), [EXPECTED, late | back])
     assert claim["exploratory"] is True  # one late expectation is enough
+
+
+def test_what_a_trial_had_shown_before_is_exploratory(package, write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    known = EXPECTED | {"reason": "It rose.", "seen": "0.5 in a trial of 64 rows"}
+    (claim,) = _load(package, yaml.safe_dump([NANO]), [known])
+    assert (claim["verdict"], claim["exploratory"]) == ("mechanism seen", True)
+    (claim,) = _load(package, yaml.safe_dump([NANO]), [EXPECTED | {"reason": "It has to."}])
+    assert claim["exploratory"] is False
 
 
 @pytest.mark.parametrize(
@@ -403,7 +422,9 @@ def test_what_was_expected_after_the_records_is_exploratory(package, write_arm):
         ({"first_said": "0f7bbda"}, "together"),
         ({"first_record": "0f7bbda"}, "together"),
         ({"first_said": "HEAD", "first_record": "0f7bbda"}, "'HEAD' in 'first_said' is no commit"),
-        ({"seen": "0f7bbda"}, "no field 'seen'"),
+        ({"shown": "0f7bbda"}, "no field 'shown'"),
+        ({"seen": True}, "'seen' is missing or is not text"),
+        ({"reason": ""}, "'reason' is missing or is not text"),
     ],
 )
 def test_a_wrong_expectation_is_named(package, change, message):

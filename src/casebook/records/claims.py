@@ -100,7 +100,8 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
         smallest differences that the seeds could have shown, as text) come from the records that
         `compare` names; without them the claim was not run here. `not_current` says which of
         them are not current and why, and is empty where all are. `exploratory` is true where an
-        expectation of the claim was written down after the first record it is about.
+        expectation of the claim was written down after the first record it is about, or after a
+        trial had shown something of it.
 
     Raises:
         UnknownName: unknown case.
@@ -139,14 +140,16 @@ def load_expectations(case: str) -> list[dict[str, str]]:
 
     Returns:
         One dict per comparison: the `claim`'s id, `left` and `right` as in the claim's `compare`,
-        `expected` (`rises` or `falls`, from left to right), the `date` it was written (ISO), and
+        `expected` (`rises` or `falls`, from left to right), perhaps the `reason`, the `date` it was
+        written (ISO), and
         whether that was `written` `before` or `after` the first record of either arm was
         committed; after it, the comparison is exploratory, however often its records are made
         anew. What was said before this file existed also has two commits by which git's history
         shows it: `first_said`, where claims.yaml first held the comparison with this
         expectation, and `first_record`, where the first record of either arm was added. A later
         row with `written: before` has neither: the commit that added it must be an ancestor of
-        the revision that made its records. `written: after` always names `first_record`.
+        the revision that made its records. `written: after` always names `first_record`. A row
+        may say what a trial had `seen` of it before it was written: then it is exploratory, too.
 
     Raises:
         UnknownName: unknown case.
@@ -386,6 +389,18 @@ def answer_entropy(histogram: Mapping[str, int]) -> float:
     return sum(n / total * math.log2(total / n) for n in counts)
 
 
+def kl_in_reward(windows: Sequence[float]) -> dict[str, float]:
+    """The smallest and the largest window of the KL that a reward estimates, in nats per token.
+
+    Args:
+        windows: means of `kl_penalty`, which is minus that estimate.
+
+    >>> kl_in_reward([0.25, -0.5])
+    {'smallest': -0.25, 'largest': 0.5}
+    """
+    return {"smallest": -max(windows), "largest": -min(windows)}
+
+
 def labels_recalled(confusion: Sequence[Sequence[float]]) -> int:
     """How many labels are ever answered where they are right: their recall is above zero.
 
@@ -432,7 +447,8 @@ def figures_at(
         case: name of the case.
         where: "arm/when/figure", the names a record has on the way to the figure, as in
             `grpo/after/greedy_accuracy`. `answer_entropy` reads a label histogram,
-            `labels_recalled` and `discrimination/flush` a confusion matrix.
+            `labels_recalled` and `discrimination/flush` a confusion matrix, and
+            `curve/kl_in_reward/largest` a curve.
         runs: committed records to read it from, if they are read already; those of other arms
             and profiles are passed over.
         profile: of the records.
@@ -470,6 +486,8 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
         return answer_entropy(value["label_histogram"])
     if step == "labels_recalled":
         return labels_recalled(value["confusion"])
+    if step == "kl_in_reward":
+        return kl_in_reward(value["rewards/kl_penalty/mean"])
     if step == "discrimination":
         table, samples = value["confusion"], record["config"]["test_samples"]
         names = load_case(case).labels
@@ -544,7 +562,7 @@ def _with_expectations(case: str, rows: list[dict[str, Any]]) -> list[dict[str, 
             if "profile" in row:
                 fields["profile"] = row["profile"]
             compare.append(comparison | fields)
-        exploratory = any(one["written"] == "after" for one in compare)
+        exploratory = any(one["written"] == "after" or "seen" in one for one in compare)
         made.append(row | ({"compare": compare} if compare else {}) | {"exploratory": exploratory})
     if waiting:
         claim, left, right = sorted(waiting)[0]
@@ -628,8 +646,8 @@ def _check_document(document: Any) -> None:
 
 
 def _check_expectation(row: Any) -> None:
-    _check_fields(row, {*EXPECTATION_FIELDS, *COMMITS})
-    for field in EXPECTATION_FIELDS:
+    _check_fields(row, {*EXPECTATION_FIELDS, *COMMITS, "reason", "seen"})
+    for field in (*EXPECTATION_FIELDS, *(name for name in ("reason", "seen") if name in row)):
         _check_text(row, field)
     check_name("expectation", row["expected"], DIRECTIONS)
     check_name("value of 'written'", row["written"], WRITTEN)
