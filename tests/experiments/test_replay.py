@@ -17,7 +17,7 @@ from casebook import paths, training
 from casebook.case import CasebookError
 from casebook.experiments import replay
 from casebook.records import committed_completions, freshness, read_record, write_json
-from casebook.records.provenance import machine, provenance
+from casebook.records.provenance import machine
 
 ROOT = Path(__file__).parents[2]
 HERE = {"machine": machine()}
