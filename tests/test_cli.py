@@ -70,7 +70,7 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["nano", "build", "pker"], "unknown case 'pker'"),
         (["experiments", "pker"], "unknown case 'pker'"),
         (["models", "fetch", "smollm"], "unknown model 'smollm': known are smollm2"),
-        (["study", "ranks"], "unknown study 'ranks': known are conversion, smol_poker, exploration"),
+        (["study", "ranks"], "unknown study 'ranks': known are conversion, smol_poker"),
         (["study", "forms", "--data-dir", "nowhere"], "there is no such folder"),
         (["evaluate", "--case", "pker"], "unknown case 'pker'"),
         (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),

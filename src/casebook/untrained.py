@@ -75,6 +75,7 @@ def written(
 
     settings = read_settings(case, profile) | dict(settings)
     model, tokenizer = load_base(settings)
+    model.requires_grad_(False)  # as the base of a training is measured
     code = module_hashes([f"casebook.cases.{case}.data", *WRITING])
     mark = digest([settings, base_weights(settings), code])
     tables = []

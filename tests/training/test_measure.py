@@ -64,6 +64,24 @@ def test_before_is_the_base_and_after_the_policy(adapter, config, tmp_path):
     assert found["completions"] == measure.kept_rows(rows)
 
 
+def test_a_base_that_is_loaded_rounds_as_one_whose_adapter_is_off(adapter, config, monkeypatch):
+    # Row 117, sample 18 of poker draws a number that lies 4e-8 from the boundary of two tokens: a
+    # last layer that could be trained, beside one that is frozen, was enough to tell them apart.
+    frozen = []
+
+    def listening(config, model, tokenizer, *more):
+        frozen.append(not any(weights.requires_grad for weights in model.parameters()))
+        return {}, None
+
+    monkeypatch.setattr(measure, "measure_test", listening)
+    monkeypatch.setattr(measure, "kept_before", lambda rows: [])
+    monkeypatch.setattr(measure, "_MEASURED", {})
+    measure.measure_base(config)
+    monkeypatch.setattr(measure, "_MEASURED", {})
+    measure.measure_base(config, models.load_saved(adapter)[:2])
+    assert frozen == [True, True]
+
+
 def test_before_and_after_are_one_model_whose_adapter_is_never_merged(
     adapter, config, tmp_path, monkeypatch
 ):

@@ -11,11 +11,10 @@ one-line rules, the detectors' thresholds and what they say of the recorded curv
 replay of an arm writes them down (`reference` in `results/<case>/replays.json`), later ones
 compare with that.
 
-Figures are equal to the last digit on the same kind of machine, but for chance: a draw that lies
-within the rounding of a probability (about 1e-7) may give another token when a batch is composed
-otherwise. Seen once, in one of 12,800 completions. On another kind of machine greedy figures may
-differ by one row and windows of the curve by 1e-3; beyond that nothing can be said. Where a real
-model was not fetched, only what needs no model is repeated: files, settings, rows and grades.
+Figures are equal to the last digit on the same kind of machine with memory for the same batches.
+Elsewhere greedy figures may differ by one row and windows of the curve by 1e-3; beyond that
+nothing can be said. Where a real model was not fetched, only what needs no model is repeated:
+files, settings, rows and grades.
 """
 
 import functools

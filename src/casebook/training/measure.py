@@ -108,6 +108,9 @@ def measure_base(
     mark = settings_mark(config, set(config.settings) - MEASURED)
     if mark not in _MEASURED:
         base = model_and_tokenizer or load_base(config.settings)
+        # Torch multiplies by a weight that is to be trained in another order of additions, and a
+        # base whose adapter is off is frozen: rounding would tell the two apart.
+        base[0].requires_grad_(False)
         figures, rows = measure_test(config, *base, folder, progress)
         files = sorted(folder.iterdir()) if folder else []
         files = {file.name: file.read_bytes() for file in files}

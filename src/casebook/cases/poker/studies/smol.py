@@ -58,7 +58,7 @@ def record(limit: int | None = None, log: Callable[[str], None] = print) -> dict
 
     settings = read_settings("poker", PROFILE)
     model, tokenizer = load_base(settings)
-    model.eval()
+    model.eval().requires_grad_(False)  # as the base of a training is measured
     described = describe(model, settings)
     rows, found = {}, {}
     for kind, (variant, most) in ROWS.items():
