@@ -360,6 +360,26 @@ def test_a_figure_may_be_held_against_a_number(package, write_real, number, verd
     assert records.compared("poker", claim["compare"][0]).seeds == 3
 
 
+@pytest.mark.parametrize(
+    ("number", "verdict"), [("0.1", "reproduced"), ("0.19", "inconclusive"), ("0.3", "not ")]
+)
+def test_three_seeds_of_one_untrained_model_count_once(package, write_real, number, verdict):
+    """Its interval is as wide as that of one seed, and is over rows only."""
+    write_real((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    against = {"left": number, "right": PAIR["left"], "what": "accuracy before training"}
+    found = records.compared("poker", EXPECTED | against | {"profile": "smol"})
+    assert (found.verdict.startswith(verdict), found.seeds) == (True, 1)
+    assert found.text.endswith("(one untrained model, interval over rows)")
+    assert found.detectable == pytest.approx(0.02, rel=0.1)
+
+
+def test_the_embedded_model_before_training_needs_its_seeds(write_arm):
+    write_arm((0.2, 0.5), (0.2, 0.6))
+    against = {"left": "0.1", "right": PAIR["left"], "what": "accuracy before training"}
+    found = records.compared("poker", EXPECTED | against)
+    assert (found.verdict, found.seeds) == ("inconclusive", 2)
+
+
 def test_two_numbers_are_no_comparison(package):
     row = NANO | {"compare": [{"left": "0.1", "right": "0.2", "what": "accuracy"}]}
     with pytest.raises(CasebookError, match=r"constant-answer.*two numbers"):

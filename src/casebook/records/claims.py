@@ -70,7 +70,7 @@ class Compared(NamedTuple):
     Attributes:
         verdict: one that the evidence allows: see `VERDICTS`.
         text: what was compared and both figures with their intervals.
-        seeds: how many seeds both arms have.
+        seeds: how many seeds both arms have; 1 for a pretrained model before its training.
         detectable: the smallest difference that so many seeds could have shown: see `compared`.
         detectable_text: the same in points, or in the comparison's unit.
     """
@@ -113,7 +113,7 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
     path = CASES / case / "claims.yaml"
     if not path.exists():
         return []
-    rows = _read_list(path, "claims")
+    rows = read_list(path, "claims")
     seen: set[str] = set()
     for number, row in enumerate(rows, 1):
         name = row.get("id") if isinstance(row, dict) else None
@@ -159,7 +159,7 @@ def load_expectations(case: str) -> list[dict[str, str]]:
     path = CASES / case / "expectations.yaml"
     if not path.exists():
         return []
-    rows = _read_list(path, "expectations")
+    rows = read_list(path, "expectations")
     seen: set[tuple[str, ...]] = set()
     for number, row in enumerate(rows, 1):
         try:
@@ -197,9 +197,9 @@ def load_source(case: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CasebookError(f"{path} cannot be read: {error}".replace("\n", " ")) from error
     try:
-        _check_fields(source, {*SOURCE_FIELDS, "numbers", "corrections"})
+        check_fields(source, {*SOURCE_FIELDS, "numbers", "corrections"})
         for name in SOURCE_FIELDS:
-            _check_text(source, name)
+            check_text(source, name)
         numbers = source.get("numbers")
         if not isinstance(numbers, list) or len(numbers) != NUMBERS:
             raise CasebookError(f"'numbers' must be a list of {NUMBERS} sentences")
@@ -209,9 +209,9 @@ def load_source(case: str) -> dict[str, Any]:
         if not isinstance(source.get("corrections"), list):
             raise CasebookError("'corrections' must be a list")
         for correction in source["corrections"]:
-            _check_fields(correction, set(CORRECTION_FIELDS))
+            check_fields(correction, set(CORRECTION_FIELDS))
             for name in CORRECTION_FIELDS:
-                _check_text(correction, name)
+                check_text(correction, name)
             if not re.fullmatch(r"\d\d · \S.*", correction["shown_in"]):
                 raise CasebookError(f"{correction['shown_in']!r} is no '41 · Heading'")
     except CasebookError as error:
@@ -333,13 +333,15 @@ def compared(
         arm has no records. The mechanism is *seen* (on a real model the claim is *reproduced*)
         where every seed moves as expected and the pooled 95 % intervals (over seeds, then
         prompts) do not overlap, *not seen* (*not reproduced*) where that holds the other way
-        round, and all else is inconclusive, as is what fewer than three seeds say.
+        round, and all else is inconclusive, as is what fewer than three seeds of a training say.
+        A pretrained model before its training is one model, whatever the seed: its figure is the
+        first seed's, with an interval over rows only, and counts as one seed.
 
     Raises:
         CasebookError: a field is missing, or a record has no such figure.
     """
     for field in ("what", *SIDES, "expected"):
-        _check_text(comparison, field)
+        check_text(comparison, field)
     check_name("expectation", comparison["expected"], DIRECTIONS)
     profile = comparison.get("profile", "nano")
     seen, unseen, undecided = VERDICTS["nano" if profile == "nano" else "other real model"]
@@ -357,11 +359,14 @@ def compared(
     seeds = sorted(set(sides[0]) & set(sides[1]))
     if not seeds:
         return None
+    one_model = profile != "nano" and all(map(_untrained, (comparison[side] for side in SIDES)))
+    if one_model:  # whatever the seed: no training is behind it, and no spread between seeds
+        seeds = seeds[:1]
     left, right = (pool_seeds([side[seed] for seed in seeds]) for side in sides)
     sign = DIRECTIONS[comparison["expected"]]
     moves = [sign * (sides[1][seed]["value"] - sides[0][seed]["value"]) for seed in seeds]
     apart = right["low"] > left["high"] or left["low"] > right["high"]
-    enough = apart and len(seeds) >= FEWEST_SEEDS
+    enough = apart and (one_model or len(seeds) >= FEWEST_SEEDS)
     verdict = undecided
     if enough and all(move > 0 for move in moves):
         verdict = seen
@@ -372,7 +377,8 @@ def compared(
     said = f"{texts[0]}, then {texts[1]}{' ' * bool(unit)}{unit}"
     least = sum((figure["high"] - figure["low"]) / 2 for figure in (left, right))
     shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
-    text = f"{comparison['what']}: {said} ({len(seeds)} seeds)"
+    counted = "one untrained model, interval over rows" if one_model else f"{len(seeds)} seeds"
+    text = f"{comparison['what']}: {said} ({counted})"
     return Compared(verdict, text, len(seeds), least, shown)
 
 
@@ -505,6 +511,11 @@ def arms_of(row: Mapping[str, Any]) -> set[tuple[str, str]]:
     }
 
 
+def _untrained(side: str) -> bool:
+    """Whether a side is a number, or a figure of the model before training."""
+    return _number(side) is not None or "/before/" in side
+
+
 def _number(side: str) -> float | None:
     """The number that a side of a comparison is; `None` where it names a figure."""
     try:
@@ -576,7 +587,8 @@ def _pair(row: Mapping[str, str]) -> tuple[str, str, str]:
     return row["claim"], row["left"], row["right"]
 
 
-def _read_list(path: Path, content: str) -> list[Any]:
+def read_list(path: Path, content: str) -> list[Any]:
+    """The list that a YAML file holds; `content` says what of, in the error if it is none."""
     try:
         rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -590,7 +602,7 @@ def _check_claim(row: Any) -> None:
     if not isinstance(row, dict):
         raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
     for field in ("id", "claim", "source", "evidence", "note"):
-        _check_text(row, field)
+        check_text(row, field)
     check_name("evidence", row["evidence"], VERDICTS)
     basis = BASIS[row["evidence"]]
     known = {"id", "claim", "source", "evidence", "note", basis}
@@ -600,12 +612,12 @@ def _check_claim(row: Any) -> None:
             _check_profile(row)
             known.add("profile")
     else:
-        _check_text(row, "verdict")
+        check_text(row, "verdict")
         known.add("verdict")
         if row["evidence"] == "citation":
             _check_document(row.get(basis))
         else:
-            _check_text(row, basis)
+            check_text(row, basis)
     if extra := sorted(set(map(str, row)) - known):
         raise CasebookError(f"{row['evidence']!r} evidence has no field {extra[0]!r}")
     if row["evidence"] not in RECORDED and row["verdict"] not in VERDICTS[row["evidence"]]:
@@ -616,7 +628,7 @@ def _check_claim(row: Any) -> None:
 
 
 def _check_profile(row: Mapping[str, Any]) -> None:
-    _check_text(row, "profile")
+    check_text(row, "profile")
     check_name("profile", row["profile"], [name for name, p in PROFILES.items() if not p.embedded])
 
 
@@ -626,9 +638,9 @@ def _check_comparisons(evidence: str, comparisons: Any) -> None:
     for comparison in comparisons:
         if isinstance(comparison, dict) and "expected" in comparison:
             raise CasebookError("what is 'expected' of a comparison belongs in expectations.yaml")
-        _check_fields(comparison, {"what", "left", "right", "unit"})
+        check_fields(comparison, {"what", "left", "right", "unit"})
         for field in ("what", *SIDES):
-            _check_text(comparison, field)
+            check_text(comparison, field)
         if all(_number(comparison[side]) is not None for side in SIDES):
             raise CasebookError("a comparison of two numbers asks no record")
 
@@ -636,9 +648,9 @@ def _check_comparisons(evidence: str, comparisons: Any) -> None:
 def _check_document(document: Any) -> None:
     if document is None:
         raise CasebookError("a citation needs 'document': its title, address and date")
-    _check_fields(document, set(DOCUMENT_FIELDS))
+    check_fields(document, set(DOCUMENT_FIELDS))
     for field in DOCUMENT_FIELDS:
-        _check_text(document, field)
+        check_text(document, field)
     if not _is_address(document["address"]):
         raise CasebookError(f"{document['address']!r} is no address of a document")
     if not re.search(r"\b(19|20)\d\d\b", document["date"]):
@@ -646,9 +658,9 @@ def _check_document(document: Any) -> None:
 
 
 def _check_expectation(row: Any) -> None:
-    _check_fields(row, {*EXPECTATION_FIELDS, *COMMITS, "reason", "seen"})
+    check_fields(row, {*EXPECTATION_FIELDS, *COMMITS, "reason", "seen"})
     for field in (*EXPECTATION_FIELDS, *(name for name in ("reason", "seen") if name in row)):
-        _check_text(row, field)
+        check_text(row, field)
     check_name("expectation", row["expected"], DIRECTIONS)
     check_name("value of 'written'", row["written"], WRITTEN)
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"]):
@@ -662,14 +674,16 @@ def _check_expectation(row: Any) -> None:
         raise CasebookError("'first_said' and 'first_record' prove it together, or neither does")
 
 
-def _check_fields(row: Any, known: set[str]) -> None:
+def check_fields(row: Any, known: set[str]) -> None:
+    """Raise `CasebookError` unless a row holds fields, and known ones only."""
     if not isinstance(row, dict):
         raise CasebookError(f"expected fields with values, found {str(row)[:40]!r}")
     if extra := sorted(set(map(str, row)) - known):
         raise CasebookError(f"there is no field {extra[0]!r}")
 
 
-def _check_text(row: Mapping[str, Any], field: str) -> None:
+def check_text(row: Mapping[str, Any], field: str) -> None:
+    """Raise `CasebookError` unless a field holds text."""
     if not isinstance(row.get(field), str) or not row[field].strip():
         raise CasebookError(f"the field {field!r} is missing or is not text")
 
