@@ -13,6 +13,7 @@ import yaml
 
 from casebook import records
 from casebook.case import known_cases
+from casebook.records import predictions, studies
 
 ROOT = Path(__file__).parents[2]
 CASES = "src/casebook/cases"
@@ -160,6 +161,61 @@ def check_later(case, row, measured=None, runs=None):
         made = run["provenance"]["git"]
         assert made["dirty"] is False, "a record made in a changed tree shows nothing"
         assert git("merge-base", said, made["revision"]).strip() == said
+
+
+PREDICTED = [(c, row) for c in sorted(known_cases()) for row in predictions.load_predictions(c)]
+
+
+@pytest.mark.parametrize(
+    ("case", "row"),
+    PREDICTED,
+    ids=[f"{case}-{row['record']}-{row['figure']}" for case, row in PREDICTED],
+)
+def test_a_prediction_is_committed_before_its_records(history, case, row):
+    runs = [run for name in predictions.records_of(case, row["record"]) for run in made(case, name)]
+    check_prediction(case, row, runs)
+
+
+def made(case, name):
+    """The records of a study or of an arm of the real model."""
+    if name not in studies.STUDIES:
+        return records.committed(case, predictions.PROFILE, name)
+    return [studies.read(name)] if studies.path(name).exists() else []
+
+
+def check_prediction(case, row, runs):
+    """Raise `AssertionError` if a record was made before its prediction was committed."""
+    if not runs:
+        return
+    fields = ("record", "figure", "expected")
+    said = next(
+        (
+            commit
+            for commit, rows in versions(f"{CASES}/{case}/predictions.yaml")
+            if any(all(old.get(field) == row[field] for field in fields) for old in rows)
+        ),
+        None,
+    )
+    assert said is not None, "commit the prediction before it is run"
+    for run in runs:
+        git_state = run["provenance"]["git"]
+        assert git_state["dirty"] is False, "a record made in a changed tree shows nothing"
+        assert git("merge-base", said, git_state["revision"]).strip() == said, "predicted after it"
+
+
+def test_a_record_made_before_its_prediction_is_found_out(history):
+    case, row = PREDICTED[0]
+    if not versions(f"{CASES}/{case}/predictions.yaml"):
+        pytest.skip("predictions.yaml is not committed yet")
+    head = git("rev-parse", "HEAD").strip()
+    root = git("rev-list", "--max-parents=0", "HEAD").split()[0]
+    check_prediction(case, row, [run_at(head)])
+    with pytest.raises(AssertionError, match="predicted after it"):
+        check_prediction(case, row, [run_at(root)])
+    with pytest.raises(AssertionError, match="changed tree"):
+        check_prediction(case, row, [run_at(head, dirty=True)])
+    with pytest.raises(AssertionError, match="before it is run"):
+        check_prediction(case, row | {"expected": {"low": 0.987}}, [run_at(head)])
 
 
 def test_known_rows_came_after_the_data():

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -97,7 +98,13 @@ def _notebook(title: str, png: str, outputs: bool = True) -> nbformat.NotebookNo
     )
 
 
+def _copy_arms() -> None:
+    """The arms that there are: predictions name them."""
+    shutil.copytree(Path(__file__).parents[2] / "configs", paths.CONFIGS, dirs_exist_ok=True)
+
+
 def _series(folder: Path) -> None:
+    _copy_arms()
     titles = {"00_start_here": "Where to start?", "10_poker_oracle": "Is it right?"}
     for stem, title in (titles | {"11_poker_rewards": "Can it be fooled?"}).items():
         nbformat.write(_notebook(title, _picture(folder)), paths.NOTEBOOKS / f"{stem}.ipynb")
@@ -106,6 +113,13 @@ def _series(folder: Path) -> None:
 @pytest.fixture
 def notebook(tmp_path):
     return lambda title, outputs=True: _notebook(title, _picture(tmp_path), outputs)
+
+
+@pytest.fixture
+def bare(checkout):
+    """A checkout without notebooks."""
+    _copy_arms()
+    return checkout
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from casebook import paths, records, site
-from casebook.case import CasebookError, known_cases
+from casebook.case import CasebookError, known_cases, load_case
 from casebook.site import build
 from casebook.site.pages import read_pages
 
@@ -46,6 +46,17 @@ def test_what_is_not_current_is_named_on_every_page_that_shows_it(
     for page in ("results", "findings", "source_poker"):
         assert f"\n*{line}*\n" in text[page], page
     assert line not in text["source_math"]
+
+
+def test_the_page_of_what_was_expected_has_every_prediction(sources):
+    text = sources()["expected"]
+    for case in known_cases():
+        rows = records.predictions.load_predictions(case)
+        assert (f"## {load_case(case).title}\n" in text) is bool(rows)
+        for row in rows:
+            assert f"| {' '.join(row['what'].split())} |" in text
+    assert "**no recorded run**" in text
+    assert "](expected.md)" in sources()["index"]
 
 
 def test_a_page_without_figures_stands_as_it_is(sources):
@@ -182,5 +193,5 @@ def test_two_builds_at_once_wait_for_each_other(series):
 
 
 @pytest.mark.slow
-def test_a_checkout_without_notebooks_has_a_site(checkout):
+def test_a_checkout_without_notebooks_has_a_site(bare):
     assert site.build_site().exists()

@@ -135,6 +135,85 @@ def test_what_a_real_model_wrote_stands_before_and_after(checkout, write_record)
     assert results.before_and_after(load_case("math")) == []
 
 
+EXPECTED = {
+    "what": "accuracy before and after",
+    "record": "sound",
+    "figure": "after/greedy_accuracy",
+    "expected": {"no_change_from": "before/greedy_accuracy"},
+    "reason": "Nothing | is taught.",
+    "date": "2026-11-22",
+}
+
+
+@pytest.fixture
+def expect(monkeypatch):
+    """Gives poker these predictions, and claims of its own to no case."""
+    arms = {"sound": {"profile": "smol"}, "sound_sft": {"profile": "smol"}}
+    monkeypatch.setattr("casebook.records.predictions.read_arms", lambda case: arms)
+    monkeypatch.setattr(records, "load_claims", lambda case, say: [])
+
+    def expect(*rows):
+        monkeypatch.setattr("casebook.records.predictions.load_predictions", lambda case: [*rows])
+
+    return expect
+
+
+def test_what_was_expected_stands_beside_what_came(checkout, write_record, expect):
+    expect(EXPECTED | {"seen": "12 %"}, EXPECTED | {"record": "sound_sft"})
+    for seed in range(3):
+        write_record(seed, arm="sound", profile="smol", provenance=FETCHED)
+    found = results.expected_and_came(load_case("poker"))
+    head, _, seen, missing = found["predictions"].splitlines()
+    assert head == "| what | predicted | because | what came | outcome |"
+    assert seen.startswith(
+        "| accuracy before and after | no change that the records show "
+        "| Nothing \\| is taught. *(Seen before: 12 %.)* | 35.0 % ["
+    )
+    assert "; the poker write-up used the base model in full precision) |" in seen
+    assert seen.endswith(" | **held**, exploratory |")
+    command = "casebook experiments poker --profile smol --arm sound_sft"
+    assert missing.endswith(f"| `{command}` would make one | **no recorded run** |")
+    assert found["claims"] == ""
+
+
+def test_a_case_of_which_nothing_was_expected_has_no_tables(checkout, expect):
+    expect()
+    assert results.expected_and_came(load_case("poker")) == {"predictions": "", "claims": ""}
+
+
+def test_a_claim_is_shown_by_its_figures_with_what_we_expected(
+    checkout, write_record, expect, monkeypatch
+):
+    expect()
+    one = {"what": "accuracy, against chance", "left": "0.125", "expected": "falls"}
+    one |= {"right": "sound/before/greedy_accuracy", "written": "before", "profile": "smol"}
+    claim = {"claim": "It is poor.", "profile": "smol", "compare": [one | {"reason": "Not so."}]}
+    rows = [claim | {"command": "casebook x"}, {"claim": "On the embedded model.", "compare": []}]
+    monkeypatch.setattr(records, "load_claims", lambda case, say: rows)
+    case = load_case("poker")
+    (row,) = results.expected_and_came(case)["claims"].splitlines()[2:]
+    start = "| It is poor. *(accuracy, against chance)* | below 12.5 % | Not so. | "
+    assert row == f"{start}`casebook x` would make one | **no recorded run** |"
+    write_record(0, arm="sound", profile="smol", provenance=FETCHED)
+    (row,) = results.expected_and_came(case)["claims"].splitlines()[2:]
+    assert row.startswith(f"{start}12.5 % [12.5, 12.5], then 35.0 % [")
+    assert "(one untrained model, interval over rows) (SmolLM2-135M-Instruct, weights" in row
+    assert row.endswith(" | **not reproduced** |")
+
+
+def test_what_was_expected_names_records_that_are_not_current(
+    checkout, write_record, expect, monkeypatch
+):
+    monkeypatch.setattr(
+        "casebook.records.gate.state_line", lambda found: found and "Not current. x."
+    )
+    expect(EXPECTED)
+    write_record(0, arm="sound", profile="smol", provenance=FETCHED)
+    text = results.expected_and_came(load_case("poker"))["predictions"]
+    assert text.splitlines()[-1] == "*Not current. x.*"
+    assert text.splitlines()[-3].endswith("| **inconclusive** |")  # one seed
+
+
 def test_the_note_of_a_claim_reads_the_records_of_its_profile(checkout, write_record, monkeypatch):
     monkeypatch.setattr(
         "casebook.records.gate.state_line",

@@ -345,7 +345,7 @@ def compared(
     check_name("expectation", comparison["expected"], DIRECTIONS)
     profile = comparison.get("profile", "nano")
     seen, unseen, undecided = VERDICTS["nano" if profile == "nano" else "other real model"]
-    numbers = [_number(comparison[side]) for side in SIDES]
+    numbers = [number_in(comparison[side]) for side in SIDES]
     sides = [
         figures_at(case, comparison[side], runs, profile) if number is None else {}
         for side, number in zip(SIDES, numbers, strict=True)
@@ -507,16 +507,16 @@ def arms_of(row: Mapping[str, Any]) -> set[tuple[str, str]]:
         (comparison.get("profile", "nano"), comparison[side].partition("/")[0])
         for comparison in row.get("compare", ())
         for side in SIDES
-        if _number(comparison[side]) is None
+        if number_in(comparison[side]) is None
     }
 
 
 def _untrained(side: str) -> bool:
     """Whether a side is a number, or a figure of the model before training."""
-    return _number(side) is not None or "/before/" in side
+    return number_in(side) is not None or "/before/" in side
 
 
-def _number(side: str) -> float | None:
+def number_in(side: str) -> float | None:
     """The number that a side of a comparison is; `None` where it names a figure."""
     try:
         return float(side)
@@ -641,7 +641,7 @@ def _check_comparisons(evidence: str, comparisons: Any) -> None:
         check_fields(comparison, {"what", "left", "right", "unit"})
         for field in ("what", *SIDES):
             check_text(comparison, field)
-        if all(_number(comparison[side]) is not None for side in SIDES):
+        if all(number_in(comparison[side]) is not None for side in SIDES):
             raise CasebookError("a comparison of two numbers asks no record")
 
 

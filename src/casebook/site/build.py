@@ -150,6 +150,7 @@ def _case_context(case: Case, pages: Sequence[Page], transcripts: Sequence) -> d
         "transcripts": [run for run in transcripts if run["case"] == case.name],
         "answers": results.answers(case.name),
         "before_and_after": results.before_and_after(case),
+        "expected": results.expected_and_came(case),
     }
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import PROFILES, Case, known_cases, load_case
+from casebook.records import predictions
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
@@ -238,6 +239,83 @@ def before_and_after(case: Case) -> list[dict[str, str]]:
                 asks = questions(case.name).get(run["arm"], run["arm"])
                 found.append({"asks": asks, "model": model, "table": _pairs(run)})
     return found
+
+
+def expected_and_came(case: Case) -> dict[str, str]:
+    """What was expected of a real model in a case, and what its records say.
+
+    Returns:
+        Two Markdown tables: `predictions`, of studies and control arms, and `claims`, one row for
+        each figure that a write-up's claim is about. Either is empty where nothing was expected.
+    """
+    lines: list[str] = []
+    rows = predictions.what_came(case.name, say=lines.append)
+    predicted = [
+        (row["what"], row["predicted"], _because(row), _measured(row), _came(row)) for row in rows
+    ]
+    claims = [c for c in records.load_claims(case.name, say=lambda line: None) if "profile" in c]
+    claimed = []
+    for claim in claims:
+        for one in claim["compare"]:
+            found = records.compared(case.name, one)
+            model = records.models_of(case.name, _runs_of(case.name, one)) if found else ""
+            row = one | {
+                "measured": f"{found.text.removeprefix(one['what'] + ': ')} ({model})"
+                if found
+                else "",
+                "outcome": found.verdict if found else predictions.NO_RUN,
+                "exploratory": "seen" in one or one["written"] == "after",
+                "command": claim.get("command", ""),
+            }
+            said = f"{claim['claim']} *({one['what']})*"
+            claimed.append((said, _said_to(one), _because(row), _measured(row), _came(row)))
+    lines.append(claims_note(case.name, claims).strip("*"))
+    return {
+        "predictions": _expectations(["what", "predicted", "because"], predicted, lines),
+        "claims": _expectations(
+            ["the claim, and the figure", "which the claim says", "what we expected"],
+            claimed,
+            lines,
+        ),
+    }
+
+
+def _expectations(heads: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str]) -> str:
+    if not rows:
+        return ""
+    heads = [*heads, "what came", "outcome"]
+    table = [records.table_row(*row) for row in (heads, ["---"] * len(heads), *rows)]
+    return _with_note("\n".join(table), [line for line in lines if line])
+
+
+def _runs_of(case: str, comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
+    arms = sorted(records.claims.arms_of({"compare": [comparison]}))
+    return [run for arm in arms for run in records.committed(case, *arm, say=lambda line: None)]
+
+
+def _said_to(comparison: Mapping[str, Any]) -> str:
+    """Which way a claim's figure is said to go, or on which side of a number it is said to lie."""
+    number = records.claims.number_in(comparison["left"])
+    if number is None:
+        return comparison["expected"]
+    side = "above" if comparison["expected"] == "rises" else "below"
+    unit = comparison.get("unit")
+    return f"{side} {number:g} {unit}" if unit else f"{side} {100 * number:g} %"
+
+
+def _because(row: Mapping[str, Any]) -> str:
+    """Why something was expected, and what a trial had shown before."""
+    reason = row.get("reason", "")
+    return f"{reason} *(Seen before: {row['seen']}.)*" if "seen" in row else reason
+
+
+def _measured(row: Mapping[str, Any]) -> str:
+    return row["measured"] or f"`{row['command']}` would make one"
+
+
+def _came(row: Mapping[str, Any]) -> str:
+    exploratory = row["exploratory"] and row["outcome"] != predictions.NO_RUN
+    return f"**{row['outcome']}**{', exploratory' * exploratory}"
 
 
 def _pairs(run: Mapping[str, Any]) -> str:
