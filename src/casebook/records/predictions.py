@@ -19,7 +19,8 @@ it together:
 
     held, did not hold  a bound is one for the figure itself, whatever its interval. Two figures
                         differ where their 95 % intervals do not overlap and, after a training,
-                        where all of at least three seeds move the same way
+                        where all of at least three seeds move the same way; no change held
+                        where they show none. A gain is less where it is in all of three seeds
     inconclusive        a difference was predicted, and the records show none in either direction
     partly              of several conditions some held
     not measured        the record has no such figure, as of answers that were never given
