@@ -211,6 +211,19 @@ def test_what_the_record_of_the_exploration_says():
     assert quotes("similarity-not-difficulty", "7 %", "3 %", "21 %")
 
 
+def test_what_the_record_of_the_sentence_encoder_says():
+    coded = studies.read("embedding")["encoder"]
+    area = [f"{coded['splits'][name]['value']:.2f}" for name in ("vectors", "control")]
+    assert area == ["0.52", "0.75"]
+    assert quotes("split-random", *area)
+    ages = coded["ages"]
+    assert (ages["rows"], f"{ages['share']:.0%}") == (268, "90%")
+    assert quotes("age-cluster", "268 problems", "90 %")
+    shares = [f"{coded['difficulty'][name]['value']:.0%}" for name in ("vectors", "neighbours")]
+    assert shares == ["27%", "6%"]
+    assert quotes("similarity-not-difficulty", "27 %", "6 %")
+
+
 def test_ceilings_and_odd_golds_of_the_real_problems():
     if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
