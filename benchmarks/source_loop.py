@@ -139,7 +139,7 @@ def asked(loop: str, batch: str, **changes: Any) -> dict[str, Any]:
     """The arm's settings with this batch, and without evaluations on the way."""
     settings = read_settings("poker", "nano") | read_arms("poker")[ARM]["overrides"]
     quiet = {"evaluate_every": 0, "completions_every": 10**6, "save_steps": 10**6}
-    measured = {"also_evaluate": {}, "test_limit": 1, "test_samples": 0}
+    measured = {"also_evaluate": {}, "test_limit": 1, "test_samples": 1}
     shape = {
         "per_device_train_batch_size": completions_of(batch),
         "num_generations": BATCHES[batch][1],

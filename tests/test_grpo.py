@@ -668,6 +668,15 @@ def test_all_algorithms_see_the_same_prompts_and_begin_with_the_same_samples(run
         assert calls[0]["completions"] == first[0]["completions"]
 
 
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_without_an_upper_bound_the_ratio_is_clipped_alike_on_both_sides(algorithm):
+    twice = {"max_steps": 1, "num_iterations": 2}
+    one, _, _ = run(algorithm, epsilon=0.1, epsilon_high=None, **twice)
+    two, _, _ = run(algorithm, epsilon=0.1, epsilon_high=0.1, **twice)
+    assert one[0]["loss"] == two[0]["loss"]
+    assert one[0]["clip_ratio/region_mean"] == two[0]["clip_ratio/region_mean"]
+
+
 def test_rewards_are_asked_as_trl_asks(runs):
     _, calls, _ = runs["grpo"]
     size, group = SMOKE["per_device_train_batch_size"], SMOKE["num_generations"]

@@ -480,7 +480,8 @@ class Learner:
     def __init__(self, model, tokenizer, reward, settings, algorithm):
         self.model, self.tokenizer, self.reward = model, tokenizer, reward
         self.settings, self.learn = settings, getattr(self, algorithm)
-        self.clipping = {name: settings[name] for name in ("epsilon", "epsilon_high")}
+        epsilon, high = settings["epsilon"], settings["epsilon_high"]
+        self.clipping = {"epsilon": epsilon, "epsilon_high": epsilon if high is None else high}
         self.trained = [p for p in model.parameters() if p.requires_grad]
         groups: list[dict] = [{"params": self.trained}]
         if algorithm == "ppo":

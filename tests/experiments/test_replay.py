@@ -515,7 +515,7 @@ def test_a_function_may_move_and_a_case_may_import_relatively(copied, edited):
     edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "from casebook.case import", "from ...case import")
     code, printed = replayed(copied, *TINY)
     assert code == 0, printed
-    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "number == right", "number != right")
+    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "one == other", "one != other")
     code, printed = replayed(copied, *TINY)
     assert (code, "differs" in printed) == (1, True), printed
 
@@ -548,8 +548,8 @@ def test_a_grader_that_accepts_one_more_committed_completion_is_caught(copied, e
     written = committed_completions("gsm8k")
     wrong = written[~written["correct"] & written["extracted"].notna()]
     number = wrong["extracted"].value_counts().index[-1]
-    more = f"(number == right or _written(number) == {number!r})"
-    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "number == right", more)
+    more = f"(one == other or one == {number})"
+    edited(f"{PACKAGE}/cases/gsm8k/rewards.py", "one == other", more)
     assert graded()[1] > 0
 
 

@@ -2,8 +2,7 @@
 
 import errno
 from dataclasses import MISSING, fields
-from enum import EnumType
-from typing import get_args
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 from transformers.trainer_utils import SchedulerType
@@ -27,27 +26,27 @@ TYPES = {
     "numbers": {list[float]},
     "mapping": {dict},
 }
-OF_TRL = {f.name: f for kind in (GRPOConfig, ModelConfig) for f in fields(kind)}
-OF_THE_CASE = {f.name: f for f in fields(training.CaseArguments)}
+READERS = (GRPOConfig, ModelConfig, training.CaseArguments)
+READ = {f.name: f for kind in READERS for f in fields(kind)}
+# The annotations: TRL's parser overwrites the types of the fields.
+TYPED = {name: hint for kind in READERS for name, hint in get_type_hints(kind).items()}
 
 
 @pytest.mark.parametrize("name", settings.FIELDS)
 def test_every_field_of_the_table_is_one_that_trl_or_a_case_reads(name):
-    field = settings.FIELDS[name]
-    typed = (OF_THE_CASE | OF_TRL).get(name)
-    assert typed is not None, f"DRIFT DETECTED: neither TRL nor a case has {name!r}"
-    types = {typed.type, *get_args(typed.type)}
-    # TRL's parser writes an enumeration where it found "this enumeration or a text".
-    types |= {str for found in types if isinstance(found, EnumType)}
-    assert TYPES[field.kind] & types or str(typed.type).startswith("dict"), (
-        f"DRIFT DETECTED: {name} is {typed.type} in TRL, and {field.kind} in the table"
+    field, read = settings.FIELDS[name], READ.get(name)
+    assert read is not None, f"DRIFT DETECTED: neither TRL nor a case has {name!r}"
+    hint = TYPED[name]
+    types = {hint, *get_args(hint), *(get_origin(part) for part in get_args(hint))}
+    assert TYPES[field.kind] & types or get_origin(hint) is dict, (
+        f"DRIFT DETECTED: {name} is {hint} in TRL, and {field.kind} in the table"
     )
-    if typed.default is not MISSING and typed.default is not None and field.kind != "word":
-        assert field.takes(typed.default) or name in settings.REQUIRED
+    if read.default is not MISSING and read.default is not None and field.kind != "word":
+        assert field.takes(read.default) or name in settings.REQUIRED
 
 
 def test_every_field_of_a_case_is_in_the_table():
-    assert set(OF_THE_CASE) <= set(settings.FIELDS)
+    assert {f.name for f in fields(training.CaseArguments)} <= set(settings.FIELDS)
 
 
 def test_the_words_of_the_table_are_those_of_the_code():
@@ -57,7 +56,7 @@ def test_the_words_of_the_table_are_those_of_the_code():
     assert set(training.PLAIN.values()) == set(grpo.ALGORITHMS)
     assert words["lr_scheduler_type"] <= {str(kind.value) for kind in SchedulerType}
     assert words["optim"] <= {str(kind.value) for kind in OptimizerNames}
-    assert words["dtype"] <= set(OF_TRL["dtype"].metadata["choices"])
+    assert words["dtype"] <= set(READ["dtype"].metadata["choices"])
 
 
 @pytest.mark.parametrize(

@@ -576,7 +576,7 @@ def measured(monkeypatch):
     """`measure_base` without a model; what it measured, one entry for each time."""
     times = []
     monkeypatch.setattr(measure, "_MEASURED", {})
-    monkeypatch.setattr(measure, "load_base", lambda settings: (None, None))
+    monkeypatch.setattr(measure, "load_base", lambda settings: (torch.nn.Identity(), None))
     monkeypatch.setattr(measure, "kept_before", lambda rows: [])
     once = lambda *arguments: (times.append(0) or len(times), None)  # noqa: E731
     monkeypatch.setattr(measure, "measure_test", once)
