@@ -201,7 +201,8 @@ def shared_prompts(model: Any, wanted: bool = True) -> Iterator[None]:
 
     def generate(**arguments):
         rows = zip(arguments["input_ids"], arguments["attention_mask"], strict=True)
-        cache, ids, mask = prefilled(model, [row[kept.bool()].tolist() for row, kept in rows])
+        with torch.no_grad():
+            cache, ids, mask = prefilled(model, [row[kept.bool()].tolist() for row, kept in rows])
         return plain(
             **arguments | {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
         )
@@ -216,6 +217,7 @@ def prefilled(
     """Keys and values of prompts, but for the last token of each.
 
     A prompt is computed once, however often it is there, and so is what all of them begin with.
+    Gradients flow through the cache.
 
     Returns:
         The cache, and the token ids and the attention mask `(n, longest)` that belong to it, the
@@ -232,18 +234,17 @@ def prefilled(
     for row, gap in enumerate(gaps):
         mask[row, shared : shared + gap] = 0
     cache = DynamicCache(config=model.config)
-    with torch.no_grad():
-        if shared:
-            model(input_ids=ids[:1, :shared], past_key_values=cache, logits_to_keep=1)
-            cache.batch_repeat_interleave(len(different))
-        if shared + 1 < longest:
-            model(
-                input_ids=ids[:, shared:-1],
-                attention_mask=mask[:, :-1],
-                position_ids=(mask.cumsum(1) - 1)[:, shared:-1].clamp(min=0),
-                past_key_values=cache,
-                logits_to_keep=1,
-            )
+    if shared:
+        model(input_ids=ids[:1, :shared], past_key_values=cache, logits_to_keep=1)
+        cache.batch_repeat_interleave(len(different))
+    if shared + 1 < longest:
+        model(
+            input_ids=ids[:, shared:-1],
+            attention_mask=mask[:, :-1],
+            position_ids=(mask.cumsum(1) - 1)[:, shared:-1].clamp(min=0),
+            past_key_values=cache,
+            logits_to_keep=1,
+        )
     number = {p: i for i, p in enumerate(different)}
     which = torch.tensor([number[tuple(p)] for p in prompts], device=model.device)
     cache.batch_select_indices(which)
