@@ -548,11 +548,19 @@ def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
     assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
 
 
-def test_a_groups_prompt_that_is_computed_once_is_completed_alike(tmp_path, unmeasured):
-    runs = [trained(tmp_path / str(once), **LABEL, prompts_once=once) for once in (False, True)]
-    one, other = (run.completions()["completion"].tolist() for run in runs)
-    assert one == other
-    assert len(set(one)) > 1
+def test_a_groups_prompt_that_is_computed_once_is_completed_and_learned_from_alike(
+    tmp_path, unmeasured
+):
+    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
+    settings = LABEL | parts
+    runs = [trained(tmp_path / str(once), **settings, prompts_once=once) for once in (False, True)]
+    one, other = (run.completions() for run in runs)
+    assert one["completion"].tolist() == other["completion"].tolist()
+    assert one["completion"].nunique() > 1
+    for name in ("reward", "grad_norm"):
+        plain, once = (run.metrics()[name].to_numpy() for run in runs)
+        assert plain == pytest.approx(once, rel=1e-3)
+        assert (plain != 0).any()
 
 
 # A reward that does not depend on the completion -------------------------------------------

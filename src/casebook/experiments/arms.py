@@ -91,10 +91,17 @@ def _workers(jobs: int) -> Iterator[Callable]:
     if jobs == 1:
         yield lambda function, work: itertools.starmap(function, work)
         return
-    # Spawned, not forked: torch's threads do not survive a fork.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_the_caller) as pool:
+    with processes(jobs) as pool:
         yield lambda function, work: pool.map(function, *zip(*work, strict=True))
+
+
+def processes(jobs: int) -> ProcessPoolExecutor:
+    """Processes that end with their caller, even where it is killed.
+
+    Spawned, not forked: torch's threads do not survive a fork.
+    """
+    spawned = get_context("spawn")
+    return ProcessPoolExecutor(jobs, mp_context=spawned, initializer=_end_with_the_caller)
 
 
 def _end_with_the_caller() -> None:

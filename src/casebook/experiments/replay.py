@@ -22,10 +22,9 @@ import math
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +133,7 @@ def replay(
 
     def follow(chunk: list[tuple]) -> None:
         # A process of its own for each case: the code it imports is what the digest covers.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        with arms.processes(1) as process:
             for job in chunk:
                 try:
                     result = process.submit(_one, *job).result()

@@ -8,6 +8,7 @@ from casebook.case import CasebookError
 from casebook.evaluation import token_logps
 from casebook.models.generation import token_ids
 from casebook.rewards import KL_PART as KL_PENALTY
+from casebook.training.prompts_once import completion_logps
 
 
 class KlPenalty:
@@ -24,11 +25,13 @@ class KlPenalty:
     def __init__(self):
         self.__name__ = KL_PENALTY
         self.model = self.tokenizer = self.frozen = None
+        self.logps = token_logps
 
-    def bind(self, model: Any, tokenizer: Any) -> None:
+    def bind(self, model: Any, tokenizer: Any, prompts_once: bool = False) -> None:
         """Take the policy and the tokenizer, before the first step and before a checkpoint's
         weights are loaded: without an adapter, what the policy is now is the base."""
         self.model, self.tokenizer = model, tokenizer
+        self.logps = completion_logps if prompts_once else token_logps
         if not hasattr(model, "disable_adapter"):
             self.frozen = deepcopy(model).eval().requires_grad_(False)
 
@@ -39,8 +42,8 @@ class KlPenalty:
             (token_ids(self.tokenizer, prompt), ids)
             for prompt, ids in zip(prompts, completion_ids, strict=True)
         ]
-        policy, mask = token_logps(self.model, batch)
+        policy, mask = self.logps(self.model, batch)
         with nullcontext() if self.frozen else self.model.disable_adapter():
-            base, _ = token_logps(self.frozen or self.model, batch)
+            base, _ = self.logps(self.frozen or self.model, batch)
         k1 = ((policy - base) * mask).sum(1) / mask.sum(1)
         return (-k1).tolist()

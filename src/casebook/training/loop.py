@@ -353,6 +353,6 @@ def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
     functions = reward_functions(config)
     for function in functions:
         if isinstance(function, KlPenalty):
-            function.bind(model, tokenizer)
+            function.bind(model, tokenizer, config.prompts_once)
     ends = end_ids(model, tokenizer)
     return CompletionLog(config, run.path / "completions", ends).wrap(functions)

@@ -1,16 +1,20 @@
-"""TRL's trainer, with what its rollouts lack: the run's settings alone, merging, a constraint."""
+"""TRL's trainer, with what it lacks: the run's settings alone, prompts once, a constraint."""
+
+from functools import partial
 
 from trl import GRPOTrainer
 
 from casebook.models.decoding import Constraint, constrained, constrained_generation
 from casebook.models.generation import merged, own_settings_off, shared_prompts
+from casebook.training.prompts_once import forward
 
 
 class RolloutTrainer(GRPOTrainer):
     """GRPO whose completions are written under the run's settings alone, as they are measured.
 
     What TRL leaves open, a model's generation config would fill in. The adapter is merged, where
-    that rounds nothing. With `prompts_once` a group's prompt is computed once.
+    that rounds nothing. With `prompts_once` a group's prompt is computed once, in a rollout and
+    in a training step.
     """
 
     def __init__(self, *args, prompts_once: bool = False, **kwargs):
@@ -30,6 +34,13 @@ class RolloutTrainer(GRPOTrainer):
         with own_settings_off(self.model), merged(self.model), once:
             return super()._generate_single_turn(*args, **kwargs)
 
+    def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
+        once = partial(forward, model) if self.prompts_once else model
+        return self._scored(once, *args, **kwargs)
+
+    def _scored(self, *args, **kwargs):
+        return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+
 
 class ConstrainedTrainer(RolloutTrainer):
     """GRPO on completions that keep to a constraint.
@@ -47,11 +58,9 @@ class ConstrainedTrainer(RolloutTrainer):
         with constrained_generation(self.model, self.constraint):
             return super()._generate_single_turn(*args, **kwargs)
 
-    def _get_per_token_logps_and_entropies(
-        self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-    ):
+    def _scored(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
         if not self.score_constrained:
-            return super()._get_per_token_logps_and_entropies(
+            return super()._scored(
                 model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
             )
         logits = model(
