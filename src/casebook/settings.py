@@ -120,6 +120,7 @@ FIELDS: dict[str, Field] = {
     # Model
     "model_name_or_path": TEXT,
     "dtype": _word("float32", "bfloat16", "float16"),
+    "attn_implementation": _word("sdpa", "eager"),
     "load_in_4bit": FLAG,
     "fast_inference": FLAG,
     "max_seq_length": Field("whole", 2, 1_000_000),

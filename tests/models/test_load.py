@@ -110,11 +110,17 @@ def test_all_that_decides_loading_stands_on_the_card():
 
 
 def test_the_card_decides_and_not_the_profile(tmp_path):
-    settings = models.read_settings("poker", "smoke") | {"dtype": "bfloat16"}
+    other = {"dtype": "bfloat16", "attn_implementation": "eager"}
+    settings = models.read_settings("poker", "smoke") | other
     model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
     models.save_policy(model, tokenizer, tmp_path, settings)
     again, _, card = models.load_saved(tmp_path)
     assert (again.dtype, card["dtype"]) == (torch.bfloat16, "bfloat16")
+    assert again.config._attn_implementation == card["attn_implementation"] == "eager"
+    assert (
+        models.load_base(models.read_settings("poker", "smoke"))[0].config._attn_implementation
+        == "sdpa"
+    )
     assert models.read_settings("poker", "smoke")["dtype"] == "float32"
 
 

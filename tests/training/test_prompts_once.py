@@ -17,9 +17,13 @@ PROMPTS = {
 COMPLETIONS = [" flush", " pair", "s", " two pair two pair"]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["adapter", "all weights"])
+@pytest.fixture(
+    scope="module",
+    params=[{"use_peft": True}, {"use_peft": False}, {"attn_implementation": "eager"}],
+    ids=["adapter", "all weights", "eager"],
+)
 def policy(request):
-    settings = models.read_settings("poker", "smoke") | {"use_peft": request.param}
+    settings = models.read_settings("poker", "smoke") | request.param
     model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
     for name, weights in model.named_parameters():
         if "lora_B" in name:  # zero in a new adapter: no gradient would reach lora_A

@@ -45,6 +45,7 @@ CARD_FIELDS = (
     *("case", "profile", "variant"),
     # what decides how it is loaded
     *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
+    "attn_implementation",
     # what decides how it writes
     *("max_completion_length", "temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "constraint"),
@@ -62,6 +63,7 @@ class PeftLanguageModel:
         load_in_4bit: bool = False,
         fast_inference: bool = False,
         full_finetuning: bool = False,
+        attn_implementation: str | None = None,
         **unsloth_only: Any,
     ) -> tuple[PreTrainedModel, Any]:
         """Model and tokenizer; the tokenizer pads on the left."""
@@ -72,7 +74,9 @@ class PeftLanguageModel:
             )
         try:
             tokenizer = AutoTokenizer.from_pretrained(model_name, padding_side="left")
-            model = AutoModelForCausalLM.from_pretrained(model_name, dtype=dtype)
+            model = AutoModelForCausalLM.from_pretrained(
+                model_name, dtype=dtype, attn_implementation=attn_implementation
+            )
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise CasebookError(
                 f"no model could be loaded from {model_name!r}: {_first_line(error)}"
@@ -165,6 +169,8 @@ def base_arguments(settings: dict[str, Any]) -> dict[str, Any]:
         "fast_inference": settings["fast_inference"],
         "full_finetuning": not settings["use_peft"],
     }
+    if "attn_implementation" in settings:
+        arguments["attn_implementation"] = settings["attn_implementation"]
     if settings["fast_inference"]:
         arguments["gpu_memory_utilization"] = settings["vllm_gpu_memory_utilization"]
         arguments["max_lora_rank"] = settings["lora_r"]

@@ -25,6 +25,7 @@ from casebook.training.progress import Progress
 MEASURED = {
     *("case", "profile", "variant"),
     *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
+    "attn_implementation",
     *("max_completion_length", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
     *("constraint", "prompts_once", "test_limit", "test_samples"),
     *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),

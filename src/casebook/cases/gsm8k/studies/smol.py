@@ -27,7 +27,12 @@ from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
 NAME, CASE, PROFILE = "smol_gsm8k", "gsm8k", "smol"
-SETTINGS = {"dtype": "bfloat16", "max_completion_length": 160, "max_seq_length": 1536}
+SETTINGS = {
+    "dtype": "bfloat16",
+    "attn_implementation": "eager",  # three times as fast in bfloat16 on a CPU
+    "max_completion_length": 160,
+    "max_seq_length": 1536,
+}
 TEST_ROWS, VALIDATION_ROWS, SAMPLES = 200, 24, 16
 TEMPERATURES = (0.7, 1.0)
 SIX = ("xml_count", "soft_format", "strict_format", "integer", "correctness", "soft_correctness")

@@ -20,7 +20,12 @@ from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
 NAME, CASE, PROFILE, VARIANT = "smol_math", "math", "smol", "chat-math500"
-SETTINGS = {"dtype": "bfloat16", "max_completion_length": 512, "max_seq_length": 1536}
+SETTINGS = {
+    "dtype": "bfloat16",
+    "attn_implementation": "eager",  # three times as fast in bfloat16 on a CPU
+    "max_completion_length": 512,
+    "max_seq_length": 1536,
+}
 PARTS = (Part(VARIANT, "test", 100), Part(VARIANT, "validation", 50, 8))
 COLUMNS = ("well_formed", "answered", "strict", "correct", "boxed", "truncated", "tokens")
 LENGTHS = (128, 256, 512)  # tokens within which a completion may have ended
