@@ -2,12 +2,14 @@
 
 The write-up's loop (its cells 5 and 6) is written anew here, faults included: every weight is
 trained, labels are generated under its position-wise rule and scored by the whole softmax, and
-the log-probabilities are summed over tokens. TRL runs as `casebook.training` runs it, on the
-arm `label_published`: the same embedded model, prompt, rule, reward and length, once with every
-weight ("trl") and once with the arm's adapter ("trl lora"). All run in this process on one thread,
-in turns, so that a slow minute of the machine meets each of them.
+the log-probabilities are summed over tokens. TRL runs as `casebook.training` runs it, with the
+same model, prompt, rule, reward and length: with every weight trained ("trl") or an adapter ("trl
+lora"), and with a group's prompt computed for each completion or once. All run in this process on
+one thread, in turns, so that a slow minute of the machine meets each of them.
 
     python benchmarks/source_loop.py --output results/benchmarks/source_loop.json
+    python benchmarks/source_loop.py --profile smol --seconds 0 --rounds 3 --steps 2 \
+        --output results/benchmarks/source_loop_smol.json
 
 Prints and records samples a second, where a step's seconds go, and, after training for equal
 seconds from the same base, the held-out accuracy of each.
@@ -23,7 +25,7 @@ from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -31,7 +33,7 @@ import typer
 from accelerate import Accelerator
 from transformers import set_seed
 
-from casebook.case import load_case
+from casebook.case import check_name, load_case
 from casebook.evaluation import evaluate
 from casebook.experiments import read_arms
 from casebook.models import load_base, load_saved, read_settings
@@ -39,10 +41,36 @@ from casebook.records import provenance, write_json
 from casebook.training import ConstrainedTrainer, read_config, train
 from casebook.training.progress import Progress
 
-ARM = "label_published"
-BATCHES = {"12x8": (12, 8), "4x4": (4, 4)}  # prompts x completions: ours, and the source's
+
+class Compared(NamedTuple):
+    """What is compared on a profile.
+
+    Attributes:
+        arm: the write-up's version 2 on this profile.
+        batches: name -> prompts and completions of each.
+        whole, lora: what differs from the arm where all weights are trained, or an adapter.
+    """
+
+    arm: str
+    batches: dict[str, tuple[int, int]]
+    whole: dict[str, Any]
+    lora: dict[str, Any]
+
+
+# The first batch is ours, 4x4 the source's.
+LORA = ("use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
 WHOLE = {"use_peft": False, "learning_rate": 1e-4, "lr_scheduler_type": "constant"}
-RUNS = {"trl": WHOLE, "trl lora": {}}
+SOUND = read_arms("poker")["sound"]["overrides"]
+PROFILES = {
+    "nano": Compared("label_published", {"12x8": (12, 8), "4x4": (4, 4)}, WHOLE, {}),
+    "smol": Compared(
+        "published",
+        {"4x8": (4, 8), "4x4": (4, 4)},
+        {},
+        {name: SOUND[name] for name in ("dtype", "attn_implementation", "learning_rate", *LORA)},
+    ),
+}
+LOOPS = ("trl", "trl lora", "trl, prompts once", "trl lora, prompts once")
 PHASES = ("generation", "scoring", "backward", "update", "reward")
 SPENT = (*PHASES, "bookkeeping")
 RULES = ("trie", "position")  # what may be written when the trained models are evaluated
@@ -54,13 +82,15 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Turns each loop takes.")] = 5,
     steps: Annotated[int, typer.Option(min=2, help="Steps of a turn.")] = 8,
     rows: Annotated[int, typer.Option(min=1, help="Test rows for the accuracy.")] = 1000,
+    profile: Annotated[str, typer.Option(help="The model: nano or smol.")] = "nano",
 ) -> None:
     """Compare the loops, at two batch sizes."""
+    check_name("profile", profile, PROFILES)
     turns: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
     for turn in range(rounds):
-        for batch in BATCHES:
-            for loop in ("source", *RUNS):
-                turns[batch, loop].append(timed(loop, batch, steps, seed=turn))
+        for batch in PROFILES[profile].batches:
+            for loop in ("source", *LOOPS):
+                turns[batch, loop].append(timed(profile, loop, batch, steps, seed=turn))
     details = [
         {
             "batch": batch,
@@ -71,15 +101,16 @@ def main(
     ]
     speeds: dict[str, dict[str, float]] = defaultdict(dict)
     for row in details:
-        speeds[row["batch"]][row["loop"]] = completions_of(row["batch"]) / row["step"]
+        speeds[row["batch"]][row["loop"]] = completions_of(profile, row["batch"]) / row["step"]
         source = next(other for other in details if other["batch"] == row["batch"])
         row["more_than_the_source"] = {name: row[name] - source[name] for name in SPENT}
-        print(described(row, source))
+        print(described(row, source, completions_of(profile, row["batch"])))
     record = {
         "benchmark": "source_loop",
+        "profile": profile,
         "samples_per_second": speeds,
         "times_the_source": {
-            batch: {loop: of_batch[loop] / of_batch["source"] for loop in RUNS}
+            batch: {loop: of_batch[loop] / of_batch["source"] for loop in LOOPS}
             for batch, of_batch in speeds.items()
         },
         "seconds_of_a_step": details,
@@ -87,15 +118,14 @@ def main(
         "provenance": provenance(),
     }
     if seconds:
-        record["accuracy_at_equal_seconds"] = list(at_equal_seconds(seconds, speeds, rows))
+        record["accuracy_at_equal_seconds"] = list(at_equal_seconds(profile, seconds, speeds, rows))
     if output is not None:
         write_json(output, record)
 
 
-def described(row: dict[str, Any], source: dict[str, Any]) -> str:
+def described(row: dict[str, Any], source: dict[str, Any], completions: int) -> str:
     """One line: speed, and which part of the step makes the difference to the source's."""
-    speed = completions_of(row["batch"]) / row["step"]
-    line = f"{row['batch']:5} {row['loop']:9} {speed:7.0f} samples/s"
+    line = f"{row['batch']:5} {row['loop']:22} {completions / row['step']:8.3g} samples/s"
     if row is source:
         return f"{line}, a step {parts(row)}"
     more = row["more_than_the_source"]
@@ -112,22 +142,22 @@ def parts(row: dict[str, Any]) -> str:
     return f"{1000 * row['step']:.1f} ms ({', '.join(named)})"
 
 
-def completions_of(batch: str) -> int:
+def completions_of(profile: str, batch: str) -> int:
     """How many completions a step of this batch has."""
-    prompts, group = BATCHES[batch]
+    prompts, group = PROFILES[profile].batches[batch]
     return prompts * group
 
 
-def timed(loop: str, batch: str, steps: int, seed: int) -> dict[str, float]:
+def timed(profile: str, loop: str, batch: str, steps: int, seed: int) -> dict[str, float]:
     """Median seconds of a step and of its phases; the first step, which warms up, is left out."""
     if loop == "source":
-        source = SourceLoop(batch, seed)
+        source = SourceLoop(profile, batch, seed)
         ends = [source.step() or time.perf_counter() for _ in range(steps + 1)]
         phases = source.watch.seconds
     else:
         watch = Stopwatch()
         with watching_trl(watch), tempfile.TemporaryDirectory() as folder:
-            settings = asked(loop, batch, max_steps=steps + 1, seed=seed)
+            settings = asked(profile, loop, batch, max_steps=steps + 1, seed=seed)
             ends = trained(settings, folder).metrics()["seconds"].to_list()
         phases = watch.seconds
     step = median(after - before for before, after in pairwise(ends))
@@ -135,37 +165,42 @@ def timed(loop: str, batch: str, steps: int, seed: int) -> dict[str, float]:
     return {"step": step, **spent, "bookkeeping": step - sum(spent.values())}
 
 
-def asked(loop: str, batch: str, **changes: Any) -> dict[str, Any]:
+def asked(profile: str, loop: str, batch: str, **changes: Any) -> dict[str, Any]:
     """The arm's settings with this batch, and without evaluations on the way."""
-    settings = read_settings("poker", "nano") | read_arms("poker")[ARM]["overrides"]
+    compared = PROFILES[profile]
+    settings = read_settings("poker", profile) | read_arms("poker")[compared.arm]["overrides"]
     quiet = {"evaluate_every": 0, "completions_every": 10**6, "save_steps": 10**6}
     measured = {"also_evaluate": {}, "test_limit": 1, "test_samples": 1}
     shape = {
-        "per_device_train_batch_size": completions_of(batch),
-        "num_generations": BATCHES[batch][1],
+        "per_device_train_batch_size": completions_of(profile, batch),
+        "num_generations": compared.batches[batch][1],
+        "prompts_once": loop.endswith("prompts once"),
     }
-    return settings | quiet | measured | shape | RUNS.get(loop, WHOLE) | changes
+    trained = compared.lora if "lora" in loop else compared.whole
+    return settings | quiet | measured | shape | trained | changes
 
 
 def trained(settings: dict[str, Any], folder: str):
     """The finished run of `casebook.training`, which says nothing on the way."""
     with patch.object(Progress, "say"), redirect_stdout(StringIO()):
-        return train(read_config(("poker", "nano"), settings), Path(folder) / "run")
+        return train(read_config(("poker", settings["profile"]), settings), Path(folder) / "run")
 
 
 def at_equal_seconds(
-    seconds: float, speeds: dict[str, dict[str, float]], rows: int
+    profile: str, seconds: float, speeds: dict[str, dict[str, float]], rows: int
 ) -> Iterator[dict[str, Any]]:
     """Each loop trained for about so many seconds, and its accuracy; the base comes first."""
-    base, tokenizer = load_base(asked("source", "4x4"))
-    yield reported({"loop": "base", **accuracy(base, tokenizer, rows)})
-    for batch in BATCHES:
-        for loop in ("source", *RUNS):
-            count = max(2, round(seconds * speeds[batch][loop] / completions_of(batch)))
+    asked_of = asked(profile, "source", "4x4")
+    base, tokenizer = load_base(asked_of)
+    yield reported({"loop": "base", **accuracy(base, tokenizer, asked_of, rows)})
+    for batch in PROFILES[profile].batches:
+        for loop in ("source", *LOOPS):
+            steps_a_second = speeds[batch][loop] / completions_of(profile, batch)
+            count = max(2, round(seconds * steps_a_second))
             with tempfile.TemporaryDirectory() as folder:
-                settings = asked(loop, batch, max_steps=count)
+                settings = asked(profile, loop, batch, max_steps=count)
                 if loop == "source":
-                    source = SourceLoop(batch, seed=0)
+                    source = SourceLoop(profile, batch, seed=0)
                     started = time.perf_counter()
                     for _ in range(count):
                         source.step()
@@ -182,24 +217,24 @@ def at_equal_seconds(
                         "steps": count,
                         "seconds": round(spent, 1),
                         "learning_rate": settings["learning_rate"],
-                        **accuracy(model, tokenizer, rows),
+                        **accuracy(model, tokenizer, asked_of, rows),
                     }
                 )
 
 
-def accuracy(model: Any, tokenizer: Any, rows: int) -> dict[str, dict]:
+def accuracy(model: Any, tokenizer: Any, settings: dict[str, Any], rows: int) -> dict[str, dict]:
     """Greedy and sampled accuracy on test rows, under each rule for what may be written."""
     result = {}
     for rule in RULES:
-        settings = asked("source", "4x4", constraint=rule)
         evaluation = evaluate(
             model,
             tokenizer,
             "poker",
             limit=rows,
             samples=2,
+            profile=settings["profile"],
             variant=settings["variant"],
-            settings=settings,
+            settings=settings | {"constraint": rule},
         )
         figures = evaluation.summary()
         result[rule] = {name: figures[name] for name in ("greedy_accuracy", "sampled_accuracy")}
@@ -214,7 +249,7 @@ def reported(row: dict[str, Any]) -> dict[str, Any]:
         f"{row[rule]['sampled_accuracy']['value']:.3f} sampled"
         for rule in RULES
     )
-    print(f"{row.get('batch', ''):5} {row['loop']:9} {trained_as:18} {'; '.join(figures)}")
+    print(f"{row.get('batch', ''):5} {row['loop']:22} {trained_as:18} {'; '.join(figures)}")
     return row
 
 
@@ -259,20 +294,20 @@ def watching_trl(watch: Stopwatch) -> Iterator[None]:
 
 
 class SourceLoop:
-    """The write-up's training loop on the embedded model: `step` does one update.
+    """The write-up's training loop: `step` does one update.
 
-    Its optimiser keeps torch's defaults, weight decay 0.01 among them. The learning rate is ten
-    times the write-up's 1e-5, which hardly moves so small a model in so short a time.
+    Its optimiser keeps torch's defaults, weight decay 0.01 among them. The learning rate of the
+    embedded model is ten times the write-up's 1e-5, which hardly moves it in so short a time.
     """
 
-    def __init__(self, batch: str, seed: int):
-        settings = asked("source", batch)
+    def __init__(self, profile: str, batch: str, seed: int):
+        settings = asked(profile, "source", batch)
         case = load_case("poker")
         set_seed(seed)
         self.model, self.tokenizer = load_base(settings)
-        self.rows = case.load("train", profile="nano", variant=settings["variant"]).to_list()
+        self.rows = case.load("train", profile=profile, variant=settings["variant"]).to_list()
         self.longest = settings["max_completion_length"]
-        self.prompts, self.group = BATCHES[batch]
+        self.prompts, self.group = PROFILES[profile].batches[batch]
         (name,) = settings["reward_funcs"]
         self.reward = case.rewards[name](**settings["reward_kwargs"][name])
         forms = [blank + label for blank in ("", " ") for label in case.labels]

@@ -23,7 +23,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def loop(benchmark):
-    return benchmark.SourceLoop("4x4", seed=0)
+    return benchmark.SourceLoop("nano", "4x4", seed=0)
 
 
 def test_the_rule_is_the_one_by_position(benchmark, loop):
@@ -57,17 +57,28 @@ def test_a_step_moves_the_weights_and_is_timed(benchmark, loop):
     )
 
 
+def test_loops_differ_in_what_is_trained_and_in_how_prompts_are_computed(benchmark):
+    for profile in benchmark.PROFILES:
+        settings = [benchmark.asked(profile, loop, "4x4") for loop in benchmark.LOOPS]
+        found = [(one["use_peft"], one["prompts_once"]) for one in settings]
+        assert found == [(False, False), (True, False), (False, True), (True, True)]
+        assert {one["num_generations"] for one in settings} == {4}
+        for one in settings:
+            benchmark.read_config(("poker", profile), one)
+
+
 @pytest.mark.slow
 def test_the_record_has_every_loop(benchmark, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(benchmark, "BATCHES", {"4x4": (4, 4)})
+    small = benchmark.PROFILES["nano"]._replace(batches={"4x4": (4, 4)})
+    monkeypatch.setitem(benchmark.PROFILES, "nano", small)
     output = tmp_path / "record.json"
     benchmark.main(output, seconds=0.1, rounds=1, steps=2, rows=8)
     record = json.loads(output.read_text())
-    assert set(record["samples_per_second"]["4x4"]) == {"source", "trl", "trl lora"}
-    assert set(record["times_the_source"]["4x4"]) == {"trl", "trl lora"}
+    assert set(record["samples_per_second"]["4x4"]) == {"source", *benchmark.LOOPS}
+    assert set(record["times_the_source"]["4x4"]) == set(benchmark.LOOPS)
     for row in record["seconds_of_a_step"]:
         assert sum(row[name] for name in benchmark.SPENT) == pytest.approx(row["step"])
     reached = record["accuracy_at_equal_seconds"]
-    assert [row["loop"] for row in reached] == ["base", "source", "trl", "trl lora"]
+    assert [row["loop"] for row in reached] == ["base", "source", *benchmark.LOOPS]
     assert all(set(benchmark.RULES) <= set(row) for row in reached)
-    assert capsys.readouterr().out.count("samples/s") == 3
+    assert capsys.readouterr().out.count("samples/s") == 5
