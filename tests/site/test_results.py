@@ -234,11 +234,30 @@ def test_the_benchmarks_have_their_commands(checkout):
     assert row.startswith("| hands per second oracle | 32,000,000 | `python benchmarks/oracle_sp")
 
 
+def test_the_loops_have_a_table_of_their_own(checkout):
+    phases = dict.fromkeys(results.PHASES, 0.25)
+    steps = [
+        {"batch": "4x4", "loop": loop, "step": seconds, **phases}
+        for loop, seconds in {"source": 2.0, "trl": 1.0}.items()
+    ]
+    content = {
+        **{"benchmark": "source_loop", "profile": "smol", "provenance": {"n": 1}},
+        "samples_per_second": {"4x4": {"source": 8.0, "trl": 16.0}},
+        "seconds_of_a_step": steps,
+    }
+    records.write_json(paths.RESULTS / "benchmarks" / "source_loop_smol.json", content)
+    assert results.benchmarks_table() == ""
+    head, _, source, trl = results.loops_table().splitlines()
+    assert source.startswith("| smol | 4x4 | source | 8 | 1.00 | 2 s | 0.25 s |")
+    assert trl.startswith("| smol | 4x4 | trl | 16 | 2.00 | 1 s |")
+    assert head.count("|") == trl.count("|")
+
+
 def test_without_records_the_pages_say_so(checkout):
     assert results.headlines() == records.missing("casebook experiments poker")
     assert results.arms_table(load_case("math")) == records.missing("casebook experiments math")
     assert results.result(load_case("math")) == records.missing("casebook experiments math")
-    assert results.benchmarks_table() == ""
+    assert results.benchmarks_table() == results.loops_table() == ""
 
 
 def test_the_table_of_claims_counts_all(checkout):

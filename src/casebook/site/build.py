@@ -96,6 +96,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "claims_table": results.claims_table(counts),
         "headlines": results.headlines(),
         "benchmarks": results.benchmarks_table(),
+        "loops": results.loops_table(),
     }
     wanted = {f"{page.stem}.ipynb": nbformat.writes(page.notebook) for page in pages}
     if context["picture"]:

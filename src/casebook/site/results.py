@@ -10,6 +10,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -353,14 +354,39 @@ def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     return rows
 
 
+LOOPS = "source_loop"  # the benchmark that has a table of its own
+PHASES = ("generation", "scoring", "backward", "update", "bookkeeping")
+
+
 def benchmarks_table() -> str:
     """The recorded benchmarks, with the command of each; empty where there are none."""
     lines = ["| benchmark | figure | command |", "| --- | ---: | --- |"]
-    for path in sorted((paths.RESULTS / "benchmarks").glob("*.json")):
-        made_by = f"`python benchmarks/{path.stem}.py --output results/benchmarks/{path.name}`"
-        content = json.loads(path.read_text(encoding="utf-8"))
-        lines += [f"| {name} | {value} | {made_by} |" for name, value in _numbers(content)]
+    for path, content in _benchmarks():
+        if not path.stem.startswith(LOOPS):
+            made_by = f"`python benchmarks/{path.stem}.py --output results/benchmarks/{path.name}`"
+            lines += [f"| {name} | {value} | {made_by} |" for name, value in _numbers(content)]
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def loops_table() -> str:
+    """Where a step's seconds go, in the poker write-up's own loop and in TRL."""
+    head = ("model", "batch", "loop", "samples a second", "of the write-up's", "a step", *PHASES)
+    lines = [records.table_row(*head), "| --- " * 3 + "| ---: " * (len(head) - 3) + "|"]
+    for path, content in _benchmarks():
+        if path.stem.startswith(LOOPS):
+            for row in content["seconds_of_a_step"]:
+                speed = content["samples_per_second"][row["batch"]]
+                times = speed[row["loop"]] / speed["source"]
+                spent = (f"{row[name]:.3g} s" for name in ("step", *PHASES))
+                named = (content["profile"], row["batch"], row["loop"])
+                rate = f"{speed[row['loop']]:.3g}", f"{times:.2f}"
+                lines.append(records.table_row(*named, *rate, *spent))
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _benchmarks() -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in sorted((paths.RESULTS / "benchmarks").glob("*.json")):
+        yield path, json.loads(path.read_text(encoding="utf-8"))
 
 
 def _with_note(text: str, lines: Sequence[str]) -> str:
