@@ -35,6 +35,7 @@ from casebook.models.generation import (
     prefilled,
     token_ids,
 )
+from casebook.models.prompts_once import completion_logps
 from casebook.records import provenance
 from casebook.stats import mean_interval, pass_at_k
 
@@ -201,7 +202,8 @@ def evaluate(
                     progress(len(written), len(jobs))
         drawn = [written[job] for job in jobs if job[1] == "sample"]
         measurable = drift and drawn and hasattr(model, "disable_adapter")
-        moved = _drift(model, drawn, rule) if measurable else None
+        logps = completion_logps if settings.get("prompts_once") else token_logps
+        moved = _drift(model, drawn, rule, logps) if measurable else None
 
     rows = []
     for index, decoding, sample in jobs:
@@ -405,7 +407,9 @@ def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:
     return mean_interval(rows.groupby("row")[column].mean().to_numpy(dtype=float))
 
 
-def _drift(model: Any, completions: list[dict[str, Any]], rule: Constraint | None) -> float:
+def _drift(
+    model: Any, completions: list[dict[str, Any]], rule: Constraint | None, logps: Callable
+) -> float:
     """Mean k3 estimate of KL(policy || base) in nats a token, over the policy's own samples.
 
     k3 = rho - 1 - log rho with rho = base / policy (Schulman 2020): unbiased and never negative.
@@ -415,9 +419,9 @@ def _drift(model: Any, completions: list[dict[str, Any]], rule: Constraint | Non
     estimates = []
     for start in range(0, len(completions), size):
         batch = [completion["ids"] for completion in completions[start : start + size]]
-        policy, mask = token_logps(model, batch, rule)
+        policy, mask = logps(model, batch, rule)
         with model.disable_adapter():
-            base, _ = token_logps(model, batch, rule)
+            base, _ = logps(model, batch, rule)
         log_ratio = base - policy
         estimates.append((torch.exp(log_ratio) - 1 - log_ratio)[mask].numpy(force=True))
     return float(np.concatenate(estimates).mean())

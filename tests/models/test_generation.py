@@ -76,7 +76,7 @@ def test_what_follows_a_prompt_that_was_computed_once_is_as_likely(nano):
 def test_a_shared_token_is_computed_once(nano, prompts):
     model, _ = nano
     computed = []
-    hook = model.register_forward_pre_hook(
+    hook = model.base_model.register_forward_pre_hook(
         lambda module, args, kwargs: computed.append(kwargs["input_ids"].numel()),
         with_kwargs=True,
     )

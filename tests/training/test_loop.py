@@ -552,7 +552,7 @@ def test_a_groups_prompt_that_is_computed_once_is_completed_and_learned_from_ali
     tmp_path, unmeasured
 ):
     parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
-    settings = LABEL | parts
+    settings = LABEL | parts | {"evaluate_every": 1, "evaluate_rows": 8}
     runs = [trained(tmp_path / str(once), **settings, prompts_once=once) for once in (False, True)]
     one, other = (run.completions() for run in runs)
     assert one["completion"].tolist() == other["completion"].tolist()
@@ -561,6 +561,9 @@ def test_a_groups_prompt_that_is_computed_once_is_completed_and_learned_from_ali
         plain, once = (run.metrics()[name].to_numpy() for run in runs)
         assert plain == pytest.approx(once, rel=1e-3)
         assert (plain != 0).any()
+    moved = [run.validation()["kl_from_base"].iloc[-1] for run in runs]
+    assert moved[0] == pytest.approx(moved[1], rel=1e-2)
+    assert moved[0] > 0
 
 
 # A reward that does not depend on the completion -------------------------------------------

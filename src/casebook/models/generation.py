@@ -234,16 +234,17 @@ def prefilled(
     for row, gap in enumerate(gaps):
         mask[row, shared : shared + gap] = 0
     cache = DynamicCache(config=model.config)
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    backbone = inner.base_model  # without its head: nobody asks for logits here
     if shared:
-        model(input_ids=ids[:1, :shared], past_key_values=cache, logits_to_keep=1)
+        backbone(input_ids=ids[:1, :shared], past_key_values=cache)
         cache.batch_repeat_interleave(len(different))
     if shared + 1 < longest:
-        model(
+        backbone(
             input_ids=ids[:, shared:-1],
             attention_mask=mask[:, :-1],
             position_ids=(mask.cumsum(1) - 1)[:, shared:-1].clamp(min=0),
             past_key_values=cache,
-            logits_to_keep=1,
         )
     number = {p: i for i, p in enumerate(different)}
     which = torch.tensor([number[tuple(p)] for p in prompts], device=model.device)

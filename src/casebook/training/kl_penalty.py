@@ -7,8 +7,8 @@ from typing import Any
 from casebook.case import CasebookError
 from casebook.evaluation import token_logps
 from casebook.models.generation import token_ids
+from casebook.models.prompts_once import completion_logps
 from casebook.rewards import KL_PART as KL_PENALTY
-from casebook.training.prompts_once import completion_logps
 
 
 class KlPenalty:

@@ -6,7 +6,7 @@ from trl import GRPOTrainer
 
 from casebook.models.decoding import Constraint, constrained, constrained_generation
 from casebook.models.generation import merged, own_settings_off, shared_prompts
-from casebook.training.prompts_once import forward
+from casebook.models.prompts_once import forward
 
 
 class RolloutTrainer(GRPOTrainer):

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from casebook.models.decoding import Constraint, constrained
 from casebook.models.generation import prefilled
 
 
@@ -43,11 +44,14 @@ def forward(
 
 
 def completion_logps(
-    model: Any, batch: Sequence[tuple[Sequence[int], Sequence[int]]]
+    model: Any,
+    batch: Sequence[tuple[Sequence[int], Sequence[int]]],
+    constraint: Constraint | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities `(n, longest completion)` in nats, and which of them are no padding.
 
-    `batch` holds the token ids of prompts and completions. Without gradients.
+    `batch` holds the token ids of prompts and completions. Without gradients. Under a
+    `constraint` they are those of what it allows; else the whole softmax counts.
     """
     width = max(len(prompt) for prompt, _ in batch)
     longest = max(len(completion) for _, completion in batch)
@@ -60,5 +64,7 @@ def completion_logps(
     ids, attention = ids.to(model.device), attention.to(model.device)
     with torch.inference_mode():
         logits = forward(model, ids, attention, longest + 1).logits[:, :-1].float()
-    logps = logits.log_softmax(-1).gather(-1, ids[:, width:, None]).squeeze(-1)
+        if constraint:
+            logits = constrained(logits, ids[:, width:], constraint)
+        logps = logits.log_softmax(-1).gather(-1, ids[:, width:, None]).squeeze(-1)
     return logps, attention[:, width:].bool()

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from casebook import evaluation, models
-from casebook.training import prompts_once
+from casebook.models import prompts_once
+from casebook.models.decoding import PrefixTrie
 
 PROMPTS = {
     "a group": ["Hand: 2H 2D 2C 9S 9H\n"] * 3,
@@ -71,19 +72,28 @@ def test_log_probabilities_and_gradients_are_those_of_the_plain_pass(policy, pro
         assert (found[name] - gradient).abs().max() < 1e-3 * scale, name
 
 
-def test_a_prompt_is_computed_once(policy, monkeypatch):
+def test_a_prompt_is_computed_once_and_the_head_only_at_completions(policy, monkeypatch):
     model, tokenizer = policy
     ids, attention, longest, _ = padded(tokenizer, PROMPTS["a group"])
-    seen = []
-    monkeypatch.setattr(type(model), "forward", counted(type(model).forward, seen), raising=True)
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    seen, predicted = [], []
+    monkeypatch.setattr(
+        type(inner.base_model),
+        "forward",
+        counted(type(inner.base_model).forward, lambda kwargs: seen.append(kwargs["input_ids"])),
+    )
+    head = inner.get_output_embeddings()
+    hook = head.register_forward_hook(lambda _, given, __: predicted.append(given[0]))
     prompts_once.forward(model, ids, attention, longest + 1)
-    prompt = ids.shape[1] - longest
-    assert sum(seen) == (prompt - 1) + len(ids) * (longest + 1)
+    hook.remove()
+    prompt, rows = ids.shape[1] - longest, len(ids)
+    assert sum(tokens.numel() for tokens in seen) == (prompt - 1) + rows * (longest + 1)
+    assert [tuple(states.shape[:2]) for states in predicted] == [(rows, longest + 1)]
 
 
-def counted(forward, seen):
+def counted(forward, tell):
     def counting(self, *args, **kwargs):
-        seen.append(kwargs["input_ids"].numel())
+        tell(kwargs)
         return forward(self, *args, **kwargs)
 
     return counting
@@ -97,3 +107,16 @@ def test_log_probabilities_of_completions_are_those_that_evaluation_gives(policy
     found, mask = prompts_once.completion_logps(model, batch)
     assert torch.allclose(found[mask], expected[among], atol=1e-4)
     assert not found.requires_grad
+
+
+def test_under_a_constraint_only_what_it_allows_counts(policy):
+    model, tokenizer = policy
+    rule = PrefixTrie([tokenizer(" flush").input_ids, tokenizer(" pair").input_ids], eos=0)
+    batch = [
+        (tokenizer("Hand: 2H").input_ids, [*tokenizer(text).input_ids, 0])
+        for text in (" flush", " pair")
+    ]
+    expected, among = evaluation.token_logps(model, batch, rule)
+    found, mask = prompts_once.completion_logps(model, batch, rule)
+    assert torch.allclose(found[mask], expected[among], atol=1e-4)
+    assert (found * mask).sum(1).exp().sum().item() == pytest.approx(1, abs=1e-4)
