@@ -107,9 +107,7 @@ def test_numbers_with_a_unit_are_no_shares(write):
 
 
 def test_the_predictions_of_every_case_are_valid():
-    assert {c for c in known_cases() if predictions.load_predictions(c)} == {
-        *("gsm8k", "math", "poker")
-    }
+    assert all(predictions.load_predictions(case) for case in known_cases())
 
 
 # What came
