@@ -282,15 +282,20 @@ MARKED = """# A
 <!-- claims:begin -->{claims}<!-- claims:end -->
 B
 <!-- results:begin -->{results}<!-- results:end -->
+<!-- real:begin -->{real}<!-- real:end -->
 C
 """
 
 
-def test_claims_and_results_go_between_their_marks(checkout, tmp_path):
+def test_what_records_say_goes_between_their_marks(checkout, tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text(MARKED.format(claims="", results="\nold\n"))
+    readme.write_text(MARKED.format(claims="", results="\nold\n", real=""))
     assert write_readme_results(readme)
-    made = {"claims": results.claims_table(records.tally()), "results": results.headlines()}
+    made = {
+        "claims": results.claims_table(records.tally()),
+        "results": results.headlines(),
+        "real": results.real_model(),
+    }
     assert readme.read_text() == MARKED.format(**{k: f"\n\n{v}\n\n" for k, v in made.items()})
     assert not write_readme_results(readme)
 

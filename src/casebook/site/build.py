@@ -95,6 +95,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "picture": picture.name if picture.exists() else "",
         "claims_table": results.claims_table(counts),
         "headlines": results.headlines(),
+        "real_model": results.real_model(),
         "benchmarks": results.benchmarks_table(),
         "loops": results.loops_table(),
     }

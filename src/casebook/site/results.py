@@ -25,6 +25,7 @@ Say = Callable[[str], None]
 
 MAIN_ARM = "grpo"  # the arm whose figures a result leads with
 LABEL_ARM = "label_sft"  # its untrained base is asked for the label alone
+REAL_ARM = "sound"  # and the arm, of profile smol, that says what a real model learned
 # The supervised controls that a result is never told without: method -> its name in a sentence.
 TAUGHT = {
     "rejection": "fine-tuning on the base's own right answers (rejection sampling)",
@@ -166,6 +167,24 @@ def headlines() -> str:
     if len(lines) == 2:
         return records.missing("casebook experiments poker")
     return _with_note("\n".join(lines), notes)
+
+
+def real_model(case: str = "poker") -> str:
+    """What training did to the one real model that was run, good or bad: two sentences."""
+    notes: list[str] = []
+    runs = records.committed(case, "smol", REAL_ARM, say=notes.append)
+    if not runs:
+        return records.missing(f"casebook experiments {case} --profile smol")
+    name, _, what = records.models_of(case, runs).partition(", ")
+    greedy = [_accuracies(runs, when)["greedy_accuracy"] for when in ("before", "after")]
+    told = (
+        f"A real model, {name} ({what}), asked for the label of a poker hand: GRPO took it from "
+        f"{greedy[0]} to {greedy[1]} of held-out hands, where a constant answer gets one in eight"
+    )
+    if taught := records.committed(case, "smol", f"{REAL_ARM}_sft", say=notes.append):
+        reached = _accuracies(taught, "after")["greedy_accuracy"]
+        told += f"; supervised fine-tuning with as many samples reached {reached}"
+    return _with_note(f"{told} (greedy, {len(runs)} seeds).", notes)
 
 
 def real_models(case: Case) -> str:
