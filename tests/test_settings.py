@@ -35,8 +35,15 @@ def test_every_shipped_configuration_is_taken(path):
 
 @pytest.mark.parametrize("case", known_cases())
 def test_every_arm_is_taken(case):
-    for profile in {arm["profile"] for arm in read_arms(case).values()}:
-        assert chosen_runs(case, profile, None, None)
+    arms = read_arms(case)
+    for profile in {arm["profile"] for arm in arms.values()}:
+        named = [name for name, arm in arms.items() if arm["profile"] == profile]
+        assert {arm for arm, _, _ in chosen_runs(case, profile, named, None)} == set(named)
+
+
+def test_a_profile_whose_arms_all_go_beyond_the_core_wants_one_named():
+    with pytest.raises(CasebookError, match=r"only where it is named: --arm label_real"):
+        chosen_runs("landuse", "smol", None, None)
 
 
 @pytest.mark.parametrize(
