@@ -82,6 +82,7 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["nano", "build", "poker", "--output", "/proc/no"], "cannot be written"),
         (["site", "--output", "/proc/no"], "/proc/no cannot be written"),
         (["experiments", "poker", "--arm", "gpro"], "unknown arm of poker/nano 'gpro'"),
+        (["experiments", "landuse", "--profile", "smol"], "made only where --arm names it"),
         (["experiments", "poker", "--seeds", "0,-1"], "seed is -1, and must be a whole number"),
         (["replay", "pker"], "unknown case 'pker'"),
         (["execute", "poker", "-p", "SEED=-5"], "SEED is -5, and must be a whole number from 0"),

@@ -41,11 +41,6 @@ def test_every_arm_is_taken(case):
         assert {arm for arm, _, _ in chosen_runs(case, profile, named, None)} == set(named)
 
 
-def test_a_profile_whose_arms_all_go_beyond_the_core_wants_one_named():
-    with pytest.raises(CasebookError, match=r"only where it is named: --arm label_real"):
-        chosen_runs("landuse", "smol", None, None)
-
-
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -235,7 +235,11 @@ def experiments(
     except ValueError:
         raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
     _use_data(data_dir)
-    chosen_runs(case, profile, arm, chosen)  # before torch and TRL are waited for
+    if not chosen_runs(case, profile, arm, chosen):  # asked before torch and TRL are waited for
+        raise CasebookError(
+            f"every arm of {case}/{profile} goes beyond the case's core, and is made only where "
+            "--arm names it: docs/hardware.md lists them"
+        )
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)

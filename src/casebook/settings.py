@@ -379,8 +379,7 @@ def chosen_runs(
     """The runs that some arms and seeds of a case name: arm, seed, overrides.
 
     Raises:
-        CasebookError: unknown case, profile or arm, or an arm that cannot be trained; or none is
-            named, and all go beyond the case's core.
+        CasebookError: unknown case, profile or arm, or an arm that cannot be trained.
     """
     load_case(case)
     check_name("profile", profile, PROFILES)
@@ -389,9 +388,6 @@ def chosen_runs(
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
     core = [name for name, arm in known.items() if EXTENSION not in arm]
     names, seeds = list(dict.fromkeys(arms or core)), list(seeds or ())
-    if not names:
-        one = " or ".join(f"--arm {name}" for name in known)
-        raise CasebookError(f"an arm of {case}/{profile} is made only where it is named: {one}")
     for name in names:
         check_name(f"arm of {case}/{profile}", name, known)
     runs = [
