@@ -1,6 +1,7 @@
 """Claims: what evidence allows, what records decide, what was expected when, what is counted."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from casebook import CasebookError, paths, records
-from casebook.case import UnknownName, known_cases
+from casebook.case import UnknownName, known_cases, load_case
 from casebook.records import claims as claims_module
 from casebook.stats import pool_seeds
 
@@ -562,6 +563,26 @@ def test_a_unit_turns_shares_into_numbers(write_arm):
     text = records.compared("poker", COMPARISON | {"unit": "nats"}).text
     assert "0.2 [" in text
     assert "] nats (3 seeds)" in text
+
+
+def test_a_difference_of_shares_keeps_what_lies_below_zero():
+    """Its interval was cut at 0 like a share's, and the figure stood outside of it."""
+    flush = 3
+    table = [[0] * 9 for _ in range(8)]
+    for label, row in enumerate(table):
+        row[0], row[flush] = (100, 0) if label == flush else (99, 1)
+    measured = {"confusion": table}
+    runs = [
+        {"case": "poker", "profile": "nano", "arm": "made_up", "seed": seed}
+        | {"config": {"test_samples": 1}, "before": measured, "after": measured}
+        for seed in range(3)
+    ]
+    label = load_case("poker").labels[flush]
+    sides = [f"made_up/{when}/discrimination/{label}" for when in ("before", "after")]
+    comparison = COMPARISON | dict(zip(("left", "right"), sides, strict=True))
+    text = records.compared("poker", comparison, runs).text
+    value, low, high = map(float, re.findall(r"-?\d+\.\d", text)[:3])
+    assert low < value == -1.0 < high
 
 
 def test_a_verdict_says_once_which_records_are_not_current(package, write_arm, monkeypatch):

@@ -373,13 +373,22 @@ def compared(
     elif enough and all(move < 0 for move in moves):
         verdict = unseen
     unit = comparison.get("unit", "")
-    texts = [figure_text(figure, percent=not unit) for figure in (left, right)]
+    signed = any("/discrimination/" in comparison[side] for side in SIDES)
+    texts = [_text(figure, unit, signed) for figure in (left, right)]
     said = f"{texts[0]}, then {texts[1]}{' ' * bool(unit)}{unit}"
     least = sum((figure["high"] - figure["low"]) / 2 for figure in (left, right))
     shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
     counted = "one untrained model, interval over rows" if one_model else f"{len(seeds)} seeds"
     text = f"{comparison['what']}: {said} ({counted})"
     return Compared(verdict, text, len(seeds), least, shown)
+
+
+def _text(figure: Mapping[str, float], unit: str, signed: bool) -> str:
+    """A figure as text; `signed` where it is a difference of shares, which may be below 0."""
+    if not signed:
+        return figure_text(figure, percent=not unit)
+    value, low, high = (100 * figure[name] for name in ("value", "low", "high"))
+    return f"{value:.1f} points [{low:.1f}, {high:.1f}]"
 
 
 def answer_entropy(histogram: Mapping[str, int]) -> float:
