@@ -178,8 +178,8 @@ def real_model(case: str = "poker") -> str:
     name, _, what = records.models_of(case, runs).partition(", ")
     greedy = [_accuracies(runs, when)["greedy_accuracy"] for when in ("before", "after")]
     told = (
-        f"A real model, {name} ({what}), asked for the label of a poker hand: GRPO took it from "
-        f"{greedy[0]} to {greedy[1]} of held-out hands, where a constant answer gets one in eight"
+        f"A real model, {name} ({what}), named {greedy[0]} of held-out poker hands before GRPO "
+        f"and {greedy[1]} after it; a constant answer gets one in eight"
     )
     if taught := records.committed(case, "smol", f"{REAL_ARM}_sft", say=notes.append):
         reached = _accuracies(taught, "after")["greedy_accuracy"]
