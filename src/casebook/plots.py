@@ -546,6 +546,7 @@ def _png(drawn: Figure) -> bytes:
     """A PNG with a palette and without the versions of what drew it."""
     raw, small = io.BytesIO(), io.BytesIO()
     drawn.savefig(raw, format="png", metadata={"Software": None})
-    image = Image.open(raw).convert("RGB").quantize(32, dither=Image.Dither.NONE)
+    few = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}
+    image = Image.open(raw).convert("RGB").quantize(32, **few)  # no two lines become one colour
     image.save(small, format="png", optimize=True)
     return small.getvalue()
