@@ -163,13 +163,15 @@ def test_what_was_expected_stands_beside_what_came(checkout, write_record, expec
     for seed in range(3):
         write_record(seed, arm="sound", profile="smol", provenance=FETCHED)
     found = results.expected_and_came(load_case("poker"))
-    head, _, seen, missing = found["predictions"].splitlines()
+    above, _, head, _, seen, missing = found["predictions"].splitlines()
+    assert above.startswith("Every figure is of SmolLM2-135M-Instruct, weights of 4 bits")
+    assert above.endswith("; the poker write-up used the base model in full precision.")
+    assert "SmolLM2" not in seen
     assert head == "| what | predicted | because | what came | outcome |"
     assert seen.startswith(
         "| accuracy before and after | no change that the records show "
         "| Nothing \\| is taught. *(Seen before: 12 %.)* | 35.0 % ["
     )
-    assert "; the poker write-up used the base model in full precision) |" in seen
     assert seen.endswith(" | **held**, exploratory |")
     command = "casebook experiments poker --profile smol --arm sound_sft"
     assert missing.endswith(f"| `{command}` would make one | **no recorded run** |")
@@ -195,9 +197,10 @@ def test_a_claim_is_shown_by_its_figures_with_what_we_expected(
     start = "| It is poor. *(accuracy, against chance)* | below 12.5 % | Not so. | "
     assert row == f"{start}`casebook x` would make one | **no recorded run** |"
     write_record(0, arm="sound", profile="smol", provenance=FETCHED)
-    (row,) = results.expected_and_came(case)["claims"].splitlines()[2:]
+    above, *_, row = results.expected_and_came(case)["claims"].splitlines()
+    assert above.startswith("Every figure is of SmolLM2-135M-Instruct, weights")
     assert row.startswith(f"{start}12.5 % [12.5, 12.5], then 35.0 % [")
-    assert "(one untrained model, interval over rows) (SmolLM2-135M-Instruct, weights" in row
+    assert "(one untrained model, interval over rows) |" in row
     assert row.endswith(" | **not reproduced** |")
 
 

@@ -233,14 +233,14 @@ def _judged(case: str, row: dict[str, Any], found: Mapping[str, Mapping]) -> dic
         there = [name for name in names if found[name]]
         if not there:
             command = _command(case, names[0])
-            return row | {"outcome": NO_RUN, "measured": "", "command": command}
+            return row | {"outcome": NO_RUN, "measured": "", "model": "", "command": command}
         used += [record for name in there for record in found[name].values()]
     model = models_of(case, used)
     try:
         outcome, text = _outcome(case, row, found)
     except (KeyError, IndexError, TypeError, ValueError):
         outcome, text = UNMEASURED, "the record has no such figure"
-    return row | {"outcome": outcome, "measured": f"{text} ({model})", "command": ""}
+    return row | {"outcome": outcome, "measured": text, "model": model, "command": ""}
 
 
 def _command(case: str, name: str) -> str:

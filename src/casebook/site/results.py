@@ -267,12 +267,11 @@ def expected_and_came(case: Case) -> dict[str, str]:
     Returns:
         Two Markdown tables: `predictions`, of studies and control arms, and `claims`, one row for
         each figure that a write-up's claim is about. Either is empty where nothing was expected.
+        The model stands once above a table, or in each row where models differ.
     """
     lines: list[str] = []
     rows = predictions.what_came(case.name, say=lines.append)
-    predicted = [
-        (row["what"], row["predicted"], _because(row), _measured(row), _came(row)) for row in rows
-    ]
+    predicted = [((row["what"], row["predicted"]), row) for row in rows]
     claims = [c for c in records.load_claims(case.name, say=lambda line: None) if "profile" in c]
     claimed = []
     for claim in claims:
@@ -280,15 +279,14 @@ def expected_and_came(case: Case) -> dict[str, str]:
             found = records.compared(case.name, one)
             model = records.models_of(case.name, _runs_of(case.name, one)) if found else ""
             row = one | {
-                "measured": f"{found.text.removeprefix(one['what'] + ': ')} ({model})"
-                if found
-                else "",
+                "measured": found.text.removeprefix(f"{one['what']}: ") if found else "",
+                "model": model,
                 "outcome": found.verdict if found else predictions.NO_RUN,
                 "exploratory": "seen" in one or one["written"] == "after",
                 "command": claim.get("command", ""),
             }
             said = f"{claim['claim']} *({one['what']})*"
-            claimed.append((said, _said_to(one), _because(row), _measured(row), _came(row)))
+            claimed.append(((said, _said_to(one)), row))
     lines.append(claims_note(case.name, claims).strip("*"))
     return {
         "predictions": _expectations(["what", "predicted", "because"], predicted, lines),
@@ -300,12 +298,23 @@ def expected_and_came(case: Case) -> dict[str, str]:
     }
 
 
-def _expectations(heads: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str]) -> str:
+def _expectations(
+    heads: Sequence[str],
+    rows: Sequence[tuple[tuple[str, str], Mapping[str, Any]]],
+    lines: Sequence[str],
+) -> str:
     if not rows:
         return ""
+    models = {row["model"] for _, row in rows} - {""}
+    shared = models.pop() if len(models) == 1 else ""
     heads = [*heads, "what came", "outcome"]
-    table = [records.table_row(*row) for row in (heads, ["---"] * len(heads), *rows)]
-    return _with_note("\n".join(table), [line for line in lines if line])
+    table = [records.table_row(*cells) for cells in (heads, ["---"] * len(heads))]
+    for said, row in rows:
+        of_whom = f" ({row['model']})" if row["model"] and not shared else ""
+        cells = (*said, _because(row), _measured(row) + of_whom, _came(row))
+        table.append(records.table_row(*cells))
+    above = f"Every figure is of {shared}.\n\n" if shared else ""
+    return above + _with_note("\n".join(table), [line for line in lines if line])
 
 
 def _runs_of(case: str, comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
