@@ -240,7 +240,9 @@ def test_the_shipped_model_is_as_half_able_as_a_base_model_should_be(case):
     evaluation = evaluate(*model, case, "validation", samples=4, greedy=False)
     figures = evaluation.summary()
     assert 0.25 <= figures["sampled_accuracy"]["value"] <= 0.50
-    assert 0.5 <= figures["well_formed"]["value"] <= 0.9
+    form = figures["well_formed"]
+    assert form["high"] >= 0.5
+    assert form["low"] <= 0.8
     rows = evaluation.rows.to_dict("records")
     assert set(case.skills["reason"]) <= {case.style(row["completion"], row) for row in rows}
 
@@ -249,6 +251,6 @@ def test_asked_for_the_label_alone_the_shipped_model_mostly_guesses(shipped):
     options = {"samples": 2, "limit": 128, "variant": "label"}
     evaluation = evaluate(*shipped, "poker", "validation", **options)
     figures = evaluation.summary()
-    assert 0.05 <= figures["sampled_accuracy"]["value"] <= 0.30  # a guess is right 1 in 8 times
+    assert 0.05 <= figures["sampled_accuracy"]["value"] <= 0.20  # a guess is right 1 in 8 times
     assert 0.6 <= figures["well_formed"]["value"] <= 0.9  # the rest is cards of the hand
     assert set(load_case("poker").labels) <= set(figures["label_histogram"])
