@@ -104,10 +104,11 @@ def drawn(seed, file):
     What the check refuses is drawn again: two right values that cannot go together.
     """
     draw = random.Random(seed)
-    case = draw.choice(known_cases())
-    parts = [*load_case(case).rewards, "kl_penalty"]
-    method = draw.choice(["grpo"] * 5 + [name for name in training.METHODS if name != "grpo"])
+    others = [name for name in training.METHODS if name != "grpo"]
     while True:
+        # Drawn again, too: not every case knows every method.
+        case, method = draw.choice(known_cases()), draw.choice(["grpo"] * 5 + others)
+        parts = [*load_case(case).rewards, "kl_penalty"]
         settings = yaml.safe_load((paths.CONFIGS / case / "smoke.yaml").read_text())
         changed = draw.sample(DRAWN, draw.randint(1, 6))
         settings |= {name: right_value(FIELDS[name], draw) for name in changed}
