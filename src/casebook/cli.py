@@ -6,6 +6,7 @@ failed in exit code 1; Ctrl-C in 130.
 """
 
 import codecs
+import contextlib
 import json
 import locale
 import os
@@ -18,13 +19,15 @@ from typing import Annotated, Any
 
 import typer
 
-from casebook import paths
+from casebook import paths, processes
+from casebook.backend import choose_backend
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name, known_cases, load_case
 from casebook.settings import SEEDS, check_present, checked, chosen_runs, parse_yaml
 
 app = typer.Typer(
     name="casebook",
-    help="Four RLVR write-ups, checked. Profiles: smoke, nano (default), smol, t4, a100.",
+    help="Four RLVR write-ups, checked. Profiles: smoke, nano (default), smol, t4, "
+    "gpu24, a100; with _source the write-ups' full settings.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,6 +36,8 @@ nano = typer.Typer(help="The embedded base models.", no_args_is_help=True)
 app.add_typer(nano, name="nano")
 pretrained_models = typer.Typer(help="Models that need no hub.", no_args_is_help=True)
 app.add_typer(pretrained_models, name="models")
+bundles = typer.Typer(help="A run as one file: send it, check it.", no_args_is_help=True)
+app.add_typer(bundles, name="record")
 
 Profile = Annotated[str, typer.Option(help="Which model and budget.")]
 Seed = Annotated[int, typer.Option(min=0, max=SEEDS, help="Seed of the run.")]
@@ -61,7 +66,8 @@ def main() -> None:
         if (trouble := write_trouble(error)) is None:
             raise
         sentence = f"nothing can be written ({trouble})"
-    print(f"casebook: {sentence}", file=sys.stderr)
+    if processes.says_it(sentence):
+        print(f"casebook: {sentence}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -142,18 +148,86 @@ def train(
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
     _use_data(data_dir)
+    processes.begin()
     overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
-    check_present(checked(config, overrides))  # before torch and TRL are waited for
-    from casebook import training
+    settings = checked(config, overrides)  # before torch and TRL are waited for
+    check_present(settings)
+    choose_backend(settings["profile"])
+    from casebook import stopping, training
     from casebook.records import first_and_last, has_test_figures
 
-    run = training.train(training.read_config(config, overrides), output, resume=resume)
+    run = None
+    with stopping.on_request(), contextlib.suppress(stopping.Stopped):
+        run = training.train(training.read_config(config, overrides), output, resume=resume)
+    if run is None:
+        processes.end()  # when the exception, which held the trainer, is gone
+        if processes.first():
+            _say("stopped as asked: the same command with --resume goes on")
+        return
+    if not processes.first():
+        return
     record = run.record()
     rows = "" if has_test_figures(record) else " on validation rows"
     for name in ("greedy_accuracy", "sampled_accuracy"):
         before, after = first_and_last(record, name)
         _say(f"{name}{rows}: {before:.3f} before, {after:.3f} after")
+    if record.get("predicted"):
+        from casebook.preflight.report import show_afterwards
+
+        show_afterwards(record["predicted"])
     _say(f"{run.path / 'record.json'}")
+
+
+@app.command()
+def preflight(
+    config: Annotated[Path, typer.Argument(help="The training's YAML file.")],
+    gpu: Annotated[
+        str | None, typer.Option(help="t4, 24, a100-40, a100-80 or h100; default: what is here.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Let it write for some prompts and make a step.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    cost: Annotated[float | None, typer.Option(help="What the machine costs per hour.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours you have.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Run folder that keeps it; the training goes there too.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Before hours are spent: does a training fit, how long does it take, can it learn?
+
+    Exit code 0 for go, 1 for change or stop, 2 where it cannot be told.
+    """
+    _use_data(data_dir)
+    from casebook import preflight as before
+
+    if output:
+        before.check_output(output)
+    found = before.preflight(
+        config,
+        gpu=gpu,
+        measure=measure,
+        hours=hours,
+        cost_per_hour=cost,
+        overrides=parse_parameters(setting or []),
+        output=output,
+        say=lambda line: print(f"{line} …", file=sys.stderr, flush=True),
+    )
+    kept = before.write(found, output) if output else None
+    if as_json:
+        print(before.as_json(found))
+    else:
+        from casebook.preflight import report
+
+        report.show(found)
+        if kept:
+            _say(str(kept))
+    raise typer.Exit(before.verdict.EXIT[found["verdict"]])
 
 
 @app.command()
@@ -190,6 +264,7 @@ def evaluate(
         raise CasebookError(f"there is no model folder at {model}")
     if output:
         _check_file(output)
+    choose_backend(profile or _profile_of(model) or "nano")
     from rich.console import Console
     from rich.progress import Progress
 
@@ -212,6 +287,49 @@ def evaluate(
         _say(str(output))
     else:
         print(json.dumps(plain(record), indent=1, sort_keys=True))
+
+
+@app.command(name="try")
+def try_(
+    run: Annotated[
+        str, typer.Argument(help="A run's folder, an adapter's, or an arm: poker/nano/grpo.")
+    ],
+    prompt: Annotated[
+        str | None, typer.Option(help="A prompt of your own; for poker five cards are enough.")
+    ] = None,
+    row: Annotated[int | None, typer.Option(min=0, help="A row of the split instead.")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    answer: Annotated[str | None, typer.Option(help="The right answer to your prompt.")] = None,
+    base: Annotated[bool, typer.Option("--base", help="Ask the base model as well.")] = False,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Sampled completions beside the greedy one.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=SEEDS, help="Of the samples.")] = 0,
+    as_is: Annotated[bool, typer.Option("--as-is", help="Put nothing around the prompt.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Ask a trained policy one prompt: its completion, the grade, and the reward by part."""
+    _use_data(data_dir)
+    from casebook.policy import show, try_policy
+
+    tried = try_policy(
+        run,
+        prompt,
+        row=row,
+        split=split,
+        answer=answer,
+        base=base,
+        samples=samples,
+        seed=seed,
+        as_is=as_is,
+    )
+    if as_json:
+        from casebook.records.files import plain
+
+        print(json.dumps(plain(tried.as_json()), indent=1))
+    else:
+        show(tried)
 
 
 @app.command()
@@ -240,6 +358,7 @@ def experiments(
             f"every arm of {case}/{profile} goes beyond the case's core, and is made only where "
             "--arm names it: docs/hardware.md lists them"
         )
+    choose_backend(profile)
     from casebook.experiments import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
@@ -256,6 +375,13 @@ def replay(
         int | None, typer.Option(help="Of the records; default: each arm's first.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Replays at a time; at most one a core.")] = 1,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REVISION",
+            help="Compare with what the code of this git revision gives on this machine.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every comparison, as JSON.")
     ] = False,
@@ -263,8 +389,8 @@ def replay(
     """Repeat the first steps and measurements of the records, and compare.
 
     Writes results/CASE/replays.json. Exit code 0 where all reproduces, 1 where something differs,
-    2 where it cannot run, or says nothing on this kind of machine; a model that was not fetched
-    is told and is no failure.
+    2 where it cannot run, or says nothing on this kind of machine, where --against helps; a model
+    that was not fetched is told and is no failure.
     """
     for case in cases or ():
         check_name("case", case, known_cases())
@@ -278,7 +404,13 @@ def replay(
 
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _say
     results = replays.replay(
-        cases or known_cases(), profile=profile, names=arm, seed=seed, jobs=jobs, log=log
+        cases or known_cases(),
+        profile=profile,
+        names=arm,
+        seed=seed,
+        jobs=jobs,
+        against=against,
+        log=log,
     )
     if as_json:
         print(json.dumps(replays.as_json(results), indent=1))
@@ -349,6 +481,45 @@ def fetch(name: Annotated[str, typer.Argument(help="Which model: smollm2 or mini
     pretrained.fetch(name, say=_say)
 
 
+@bundles.command("export")
+def export_record(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    output: Annotated[
+        Path | None, typer.Option(help="The file; default: a zip beside the run's folder.")
+    ] = None,
+) -> None:
+    """Write a finished run as one file, without paths, names and secrets.
+
+    It holds figures, settings, versions and every completion of the measuring; no weights. It is
+    checked as `casebook record import` checks it.
+    """
+    if output:
+        _check_file(output)
+    from casebook.bundle import export_run
+
+    export_run(run, output, say=_say)
+
+
+@bundles.command("import")
+def import_record(
+    file: Annotated[Path, typer.Argument(help="What `casebook record export` wrote.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Grade a run's completions again, and write its record to results/ if all figures agree.
+
+    Exit code 0 where the record was written, 1 where the file is refused, 2 where it cannot be
+    checked here, for want of the real problem sets.
+    """
+    _use_data(data_dir)
+    from casebook.bundle import Refused, import_bundle
+
+    try:
+        import_bundle(file, say=_say)
+    except Refused as error:
+        print(f"casebook: refused: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
 @app.command()
 def site(
     output: Annotated[Path | None, typer.Option(help="Folder; default: reports/.")] = None,
@@ -411,6 +582,14 @@ def _check_folder(folder: Path) -> None:
     from casebook.records.writing import check_writable
 
     check_writable(folder)
+
+
+def _profile_of(policy: Path | None) -> str | None:
+    """The profile that a saved policy was trained with; `None` where its card does not say."""
+    try:
+        return json.loads((policy / "casebook.json").read_text())["profile"] if policy else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # what is wrong with the folder is said when it is loaded
 
 
 def _check_file(file: Path) -> None:

@@ -21,8 +21,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from casebook.backend import unsloth_chosen
 from casebook.case import NO_ANSWER, Case, CasebookError, load_case
-from casebook.models import UNSLOTH, describe, load_base, load_saved, read_settings
+from casebook.models import describe, load_base, load_saved, read_settings
 from casebook.models.decoding import Constraint, constrained, constraint_for
 from casebook.models.generation import (
     LARGEST_BATCH,
@@ -252,7 +253,7 @@ def _store(store: str | Path | None, completions: Mapping[Job, Mapping], size: i
 def _fitting(prompts: Sequence[list[int]], model: Any, settings: Mapping, name: str) -> list[int]:
     """Which prompts leave room for a completion in the positions that the model has."""
     positions = model.config.max_position_embeddings
-    if UNSLOTH:  # it lays out memory for a number of its own
+    if unsloth_chosen():  # it lays out memory for a number of its own
         positions = min(positions, getattr(model, "max_seq_length", positions))
     room = positions - settings["max_completion_length"]
     kept = [i for i, ids in enumerate(prompts) if len(ids) <= room]

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+NO_GPU = "no GPU: the embedded model trains in minutes on one core"
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, that of WSL, and AMD's
 
 
@@ -18,19 +19,14 @@ def hardware() -> dict[str, Any]:
 
     Returns:
         `cpu`, `cores`, `memory_gb`, `gpu` (name or `None`), `gpu_memory_gb`, `bf16`, `unsloth`
-        (whether it is installed), `profile` and `reason`, one sentence.
+        (whether it is installed), `profile` and `reason`, one sentence. On a GPU the profile is the
+        one that fits into the memory that is free there, by the arithmetic of
+        `casebook.preflight`; `profiles` names it for each case.
     """
     gpu = _gpu()
     major = gpu.major if gpu else 0
     gpu_memory = round(gpu.total_memory / 2**30, 1) if gpu else 0.0
-    if gpu is None:
-        profile, reason = "nano", "no GPU: the embedded model trains in minutes on one core"
-    elif major >= 8 and gpu_memory >= 35:
-        profile, reason = "a100", "bf16 and room for Unsloth with vLLM"
-    elif gpu_memory >= 14:
-        profile, reason = "t4", "fp16, no vLLM: newer releases of it do not run on this class"
-    else:
-        profile, reason = "nano", "the GPU has too little memory for the hub models"
+    fitting = _fitting(gpu) if gpu else {"profile": "nano", "reason": NO_GPU}
     return {
         "cpu": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -39,9 +35,19 @@ def hardware() -> dict[str, Any]:
         "gpu_memory_gb": gpu_memory,
         "bf16": major >= 8,
         "unsloth": find_spec("unsloth") is not None,
-        "profile": profile,
-        "reason": reason,
+        **fitting,
     }
+
+
+def _fitting(gpu: Any) -> dict[str, Any]:
+    """The profile for a GPU, with what other processes leave free of it."""
+    import torch
+
+    from casebook.preflight.cards import gpu_of
+    from casebook.preflight.proposal import proposed
+
+    free, total = torch.cuda.mem_get_info(0)
+    return proposed(gpu_of(gpu.name, total, free, gpu.major + gpu.minor / 10))
 
 
 def _gpu() -> Any:

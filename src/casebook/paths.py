@@ -1,6 +1,7 @@
 """Where things lie: the folders of the checkout, and the folders a person's own runs go to."""
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -12,13 +13,22 @@ RESULTS = ROOT / "results"
 REPORTS = ROOT / "reports"
 
 
+DRIVE = Path("/content/drive")  # where Colab mounts Google Drive
+
+
 def runs_dir(value: str | os.PathLike | None = None) -> Path:
     """The folder of training runs: `value`, else `$RUNS_DIR`, else `runs`.
 
     A relative path counts from the checkout, so that a notebook finds the same runs whether it
-    was started from the root or from `notebooks/`.
+    was started from the root or from `notebooks/`. A folder on Google Drive is mounted on Colab,
+    where it outlives the machine; that asks for leave once.
     """
-    return (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
+    folder = (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
+    if "google.colab" in sys.modules and DRIVE in folder.parents and not os.path.ismount(DRIVE):
+        from google.colab import drive
+
+        drive.mount(str(DRIVE))
+    return folder
 
 
 def models_dir() -> Path:
@@ -33,14 +43,15 @@ def figures_dir() -> Path:
 
 def repository() -> str:
     """The public address of the repository from `pyproject.toml`, or an empty string."""
-    return _project()["tool"]["casebook"]["repository"].rstrip("/")
+    return project()["tool"]["casebook"]["repository"].rstrip("/")
 
 
 def extras() -> tuple[str, ...]:
     """The names of the package's optional parts in `pyproject.toml`."""
-    return tuple(_project()["project"]["optional-dependencies"])
+    return tuple(project()["project"]["optional-dependencies"])
 
 
-def _project() -> dict:
+def project() -> dict:
+    """What `pyproject.toml` says."""
     with open(ROOT / "pyproject.toml", "rb") as file:
         return tomllib.load(file)

@@ -120,7 +120,7 @@ FIELDS: dict[str, Field] = {
     # Model
     "model_name_or_path": TEXT,
     "dtype": _word("float32", "bfloat16", "float16"),
-    "attn_implementation": _word("sdpa", "eager"),
+    "attn_implementation": _word("sdpa", "eager", "sdpa_grouped"),
     "load_in_4bit": FLAG,
     "fast_inference": FLAG,
     "max_seq_length": Field("whole", 2, 1_000_000),
@@ -215,6 +215,7 @@ FIELDS: dict[str, Field] = {
     "pass_at_k_samples": Field("whole", 1, 10_000),
     "save_strategy": _word("steps", "no"),
     "save_steps": STEPS,
+    "save_minutes": AMOUNT,
     "save_total_limit": STEPS._replace(none=True),
     "report_to": _word("none", "wandb"),
     "run_name": TEXT._replace(none=True),
@@ -274,7 +275,10 @@ def read_settings(case: str, profile: str) -> dict[str, Any]:
     check_name("profile", profile, PROFILES)
     path = paths.CONFIGS / case / f"{profile}.yaml"
     if not path.exists():
-        raise CasebookError(f"the case {case!r} has no configuration for {profile!r} ({path})")
+        own = ", ".join(name for name in PROFILES if path.with_stem(name).exists())
+        raise CasebookError(
+            f"the case {case!r} has no configuration for {profile!r} ({path}), only for {own}"
+        )
     return read_yaml(path)
 
 

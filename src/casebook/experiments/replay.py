@@ -13,16 +13,24 @@ compare with that.
 
 Figures are equal to the last digit on the same kind of machine with memory for the same batches.
 Elsewhere greedy figures may differ by one row and windows of the curve by 1e-3; beyond that
-nothing can be said. Where a real model was not fetched, only what needs no model is repeated:
+nothing can be said of the recorded figures. There `against` compares today's code with that of a
+revision at which the record was current: both run on the machine that is there, and have to
+agree to the last digit. Where a real model was not fetched, only what needs no model is repeated:
 files, settings, rows and grades.
 """
 
 import functools
+import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,14 +42,16 @@ from casebook import detectors, paths, pretrained, training
 from casebook.case import PROFILES, CasebookError, Grade, check_name, known_cases, load_case
 from casebook.detectors import RunWatch
 from casebook.experiments import arms
-from casebook.models import base_weights, load_saved
+from casebook.experiments import repeat as repeating
+from casebook.experiments.repeat import STEPS, WRITTEN, repeat
+from casebook.models import base_weights
 from casebook.records import freshness
-from casebook.records.files import DIGITS, has_test_figures, plain, read_record, write_json
+from casebook.records.files import DIGITS, plain, read_record, write_json
 from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
 
-STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 NEAR = 1e-3  # of a window's mean, on another kind of machine
+UNKNOWN = "not comparable"
 NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
 
 
@@ -104,6 +114,7 @@ def replay(
     names: Iterable[str] | None = None,
     seed: int | None = None,
     jobs: int = 1,
+    against: str | None = None,
     log: Callable[[str], None] = print,
 ) -> list[Replay]:
     """Replay the committed records, and write `results/<case>/replays.json`.
@@ -114,10 +125,14 @@ def replay(
         names: of arms; all by default.
         seed: of the records; by default each arm's first, which stands for its arm.
         jobs: replays at a time, each in a process with one thread.
+        against: a git revision. What its code gives on this machine stands in for the recorded
+            figures, which is how another kind of machine than theirs can tell that nothing
+            changed. The record has to be current at that revision.
         log: called with one line for each record.
 
     Raises:
-        CasebookError: unknown case, profile or arm, or there is no such record.
+        CasebookError: unknown case, profile or arm, there is no such record or revision, or the
+            older code cannot be run.
     """
     cases, names = list(cases), list(names or ())
     check_name("profile", profile, PROFILES)
@@ -129,35 +144,43 @@ def replay(
         raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
     if jobs < 1:
         raise CasebookError(f"jobs is {jobs}: at least one replay at a time is needed")
+    if against is not None:
+        against = _git("rev-parse", "--verify", "--end-of-options", f"{against}^{{commit}}")
     done, writing = [], threading.Lock()
 
-    def follow(chunk: list[tuple]) -> None:
+    def follow(chunk: list[tuple], older: Path | None) -> None:
         # A process of its own for each case: the code it imports is what the digest covers.
-        with arms.processes(1) as process:
+        with arms.processes(1) as process, _older_code(older) as ask:
             for job in chunk:
                 try:
-                    result = process.submit(_one, *job).result()
+                    result = process.submit(_one, *job, ask(*job)).result()
                 except Exception as error:
                     name = f"{job[0]}/{job[2]}, seed {job[3]}"
                     raise CasebookError(f"{name} cannot be replayed: {error}") from error
                 with writing:
-                    _stamp(result)
+                    _stamp(result, against)
                     done.append(result)
                     log(_line(result))
 
-    with ThreadPoolExecutor(jobs) as threads:
-        for finished in [threads.submit(follow, chunk) for chunk in _chunks(work, jobs)]:
+    with _checked_out(against) as older, ThreadPoolExecutor(jobs) as threads:
+        chunks = _chunks(work, jobs)
+        for finished in [threads.submit(follow, chunk, older) for chunk in chunks]:
             finished.result()
     return done
 
 
-def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> Replay:
+def replay_record(
+    record: Mapping[str, Any],
+    others: Iterable[Mapping[str, Any]] = (),
+    then: dict[str, Any] | None = None,
+) -> Replay:
     """Replay one record in this process; nothing is written.
 
     Args:
         record: as `read_record` gives it.
         others: the records of the arm's other seeds, of which only the files are checked and
             what the detectors say of the curves.
+        then: what older code made of the record on this machine, as `repeat` prints it.
     """
     started = datetime.now(UTC)
     arm = [record, *others]
@@ -171,15 +194,15 @@ def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
     reference = _reference(arm)
     for name, value in reference.items():
         compare.exactly(f"reference/{name}", kept.get(name, value), value)
-    _compare(record, compare)
+    _compare(record, compare, then)
     findings = compare.found
     verdicts = {found.verdict for found in findings}
-    verdict = "reproduces" if verdicts == {"same"} else "not comparable"
+    verdict = "reproduces" if verdicts == {"same"} else UNKNOWN
     missing = _missing(record)
     if "differs" in verdicts:
         verdict = "differs"
     elif missing:
-        verdict = "not comparable"
+        verdict = UNKNOWN
     elif _regraded(record) and verdict == "reproduces":
         verdict = "regraded"
     return Replay(
@@ -200,45 +223,58 @@ def replay_record(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
 # What is compared
 
 
-def _compare(record: Mapping[str, Any], compare: "_Comparer") -> None:
-    """Repeat what a record says, and compare."""
+def _compare(
+    record: Mapping[str, Any], compare: "_Comparer", then: dict[str, Any] | None = None
+) -> None:
+    """Repeat what a record says, and compare with it, or with what older code gave here."""
     compare.tree("config", record["config"], _configured(record))
     _compare_kept(record, compare)
     _compare_completions(record, compare)
     if _regraded(record) or _missing(record):
         return
-    config = _parsed(record)
     weights = record["provenance"]["model"]["weights"]
     compare.exactly("weights", weights, base_weights(record["config"]))
-    compare.exactly("inputs", record["inputs"], plain(training.input_digests(config)))
-    if has_test_figures(record):
-        before, completions = training.measure_base(config)
-        compare.tree("before", record["before"], plain(before))
-        if "completions_before" in record:
-            compare.tree("completions_before", record["completions_before"], plain(completions))
-    with tempfile.TemporaryDirectory() as folder:
-        run = training.first_steps(config, Path(folder) / "run", STEPS)
-        validation = run.validation().round(4).to_dict("list")
-        windows = training.curve(run.metrics())
-        findings, written = arms.findings(run), run.completions()
+    compare.exactly("inputs", record["inputs"], plain(training.input_digests(_parsed(record))))
+    today = repeat(record)
+    if then is not None:
+        _compare_with_older_code(record, today, then, compare)
+        return
+    for name, figures in _recorded(record).items():
+        row = 1 / record["config"]["evaluate_rows"] if name == "validation" else 0.0
+        if name == "findings":
+            compare.exactly(f"findings to step {STEPS}", figures, today[name])
+        elif name in today:
+            compare.tree(name, figures, today[name], row)
+
+
+def _recorded(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says of all that `repeat` gives."""
+    names = ("before", "completions_before", "after", "completions")
+    told = {name: record[name] for name in names if record.get(name) is not None}
+    if "after" in told:  # the last of the validation, not measured on test rows
+        told["after"] = {k: v for k, v in told["after"].items() if k != "kl_from_base"}
     steps = record["validation"].get("step", [])
     early = [i for i, step in enumerate(steps) if step <= STEPS]
-    recorded = {name: [values[i] for i in early] for name, values in record["validation"].items()}
-    compare.tree("validation", recorded, plain(validation), 1 / record["config"]["evaluate_rows"])
-    first = {name: values[:1] for name, values in record["curve"].items()}
-    compare.tree("curve", first, plain(windows))
-    early = [found for found in record["findings"] if found["step"] <= STEPS]
-    compare.exactly(f"findings to step {STEPS}", early, findings)
+    told["validation"] = {k: [v[i] for i in early] for k, v in record["validation"].items()}
+    told["curve"] = {name: values[:1] for name, values in record["curve"].items()}
+    told["findings"] = [found for found in record["findings"] if found["step"] <= STEPS]
     kept = _kept_completions(record)
     if len(kept):
-        _compare_written(kept[kept["step"] <= STEPS], written, compare)
-    written_to = arms.kept_completions(record)
-    if written_to and (adapter := written_to.with_name("adapter")).is_dir():
-        after = dict(record["after"])
-        after.pop("kl_from_base", None)  # the last of the validation, not measured on test rows
-        measured, rows = training.measure_test(config, *load_saved(adapter)[:2])
-        compare.tree("after", after, plain(measured))
-        compare.tree("completions", record["completions"], plain(training.kept_rows(rows)))
+        kept = kept[kept["step"] <= STEPS]
+        told["written"] = {name: kept[name].tolist() for name in WRITTEN}
+    return told
+
+
+def _compare_with_older_code(
+    record: Mapping[str, Any], today: dict, then: dict, compare: "_Comparer"
+) -> None:
+    """Compare what two codes do on this machine, to the last digit."""
+    compare.exactly("the record", then["record"], freshness.digest(record))
+    compare.alike = True
+    compare.tree("figures", then["figures"], today)
+    if then["state"] not in ("current", "regraded"):
+        found = Comparison("its state under the older code", "current", then["state"], UNKNOWN)
+        compare.found.append(found)
 
 
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,15 +299,6 @@ def _kept_completions(record: Mapping[str, Any]) -> pd.DataFrame:
         return pd.DataFrame()
     arm = None if PROFILES[record["profile"]].embedded else record["arm"]
     return committed_completions(record["case"], record["profile"], arm)
-
-
-def _compare_written(kept: pd.DataFrame, written: pd.DataFrame, compare: "_Comparer") -> None:
-    """Compare what the first steps wrote, earned and were told: texts, rewards, advantages."""
-    for name in ("completion", "reward", "advantage"):
-        today = written[name].tolist()
-        if name != "completion":
-            today = [round(value, DIGITS) for value in today]
-        compare.tree(f"written/{name}", kept[name].tolist(), today)
 
 
 def _compare_kept(record: Mapping[str, Any], compare: "_Comparer") -> None:
@@ -413,7 +440,7 @@ class _Comparer:
             near = math.isclose(recorded, replayed, rel_tol=NEAR, abs_tol=NEAR)
         else:
             return None
-        return "same" if near else "not comparable"
+        return "same" if near else UNKNOWN
 
 
 def same_machine(made_on: Mapping[str, Any]) -> bool:
@@ -438,8 +465,8 @@ def _key(record: Mapping[str, Any]) -> str:
 
 
 def _regraded(record: Mapping[str, Any]) -> bool:
-    """Whether the run cannot be trained again here: it needs a GPU."""
-    return PROFILES[record["profile"]].device == "gpu"
+    """Whether the run cannot be trained again here: it needs a GPU, or somebody else sent it."""
+    return PROFILES[record["profile"]].device == "gpu" or "contributed" in record
 
 
 def _missing(record: Mapping[str, Any]) -> str:
@@ -461,9 +488,9 @@ def _held(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
     return held["content"] if held and held["made"] == record["provenance"]["time"] else None
 
 
-def _stamp(result: Replay) -> None:
+def _stamp(result: Replay, against: str | None = None) -> None:
     """Write what a replay found; one on another kind of machine that says nothing is not kept."""
-    if result.verdict == "not comparable":
+    if result.verdict == UNKNOWN:
         return
     replays = freshness.read_replays(result.case)
     records = _arm(result.case, result.profile, result.arm, result.seed)
@@ -488,7 +515,8 @@ def _stamp(result: Replay) -> None:
         "first_difference": str(first) if first else None,
         "comparisons": len(result.comparisons),
         "largest_difference": result.largest_difference,
-        "exact": same_machine(record["provenance"]),
+        "exact": against is not None or same_machine(record["provenance"]),
+        "against": against,
         "machine": machine(),
         "versions": provenance()["versions"],
         "code": code,
@@ -508,7 +536,7 @@ def _stamp(result: Replay) -> None:
 def _line(result: Replay) -> str:
     count = len(result.comparisons)
     start = f"{result.case}/{result.arm}, seed {result.seed}: {result.verdict}"
-    if result.missing and result.verdict == "not comparable":
+    if result.missing and result.verdict == UNKNOWN:
         return f"{start}: {result.missing}"
     if first := result.first_difference:
         return f"{start}: {first}"
@@ -539,9 +567,11 @@ def _chunks(work: list[tuple], jobs: int) -> list[list[tuple]]:
     return [chunk for jobs_of in cases for i in range(parts) if (chunk := jobs_of[i::parts])]
 
 
-def _one(case: str, profile: str, arm: str, seed: int) -> Replay:
+def _one(
+    case: str, profile: str, arm: str, seed: int, then: dict[str, Any] | None = None
+) -> Replay:
     record, *others = _arm(case, profile, arm, seed)
-    return replay_record(record, others)
+    return replay_record(record, others, then)
 
 
 def _arm(case: str, profile: str, arm: str, seed: int) -> list[dict[str, Any]]:
@@ -549,6 +579,73 @@ def _arm(case: str, profile: str, arm: str, seed: int) -> list[dict[str, Any]]:
     folder = paths.RESULTS / case / profile / arm
     records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
     return sorted(records, key=lambda record: record["seed"] != seed)
+
+
+# Older code
+
+
+@contextmanager
+def _checked_out(revision: str | None) -> Iterator[Path | None]:
+    """A folder with the code, settings, data and records of a revision, until the block ends."""
+    if revision is None:
+        yield None
+        return
+    names = ("src", "configs", "data", "results", "pyproject.toml", "requirements.txt")
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "revision.tar"
+        _git("archive", f"--output={archive}", revision, "--", *names)
+        shutil.unpack_archive(archive, folder, filter="data")
+        archive.unlink()
+        yield Path(folder)
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(paths.ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        raise CasebookError("--against needs git, and it is not installed") from None
+    except subprocess.CalledProcessError as error:
+        told = error.stderr.strip().splitlines()[-1:] or ["git failed"]
+        raise CasebookError(f"the older code cannot be had: {told[0]}") from None
+    return done.stdout.strip()
+
+
+@contextmanager
+def _older_code(folder: Path | None) -> Iterator[Callable[..., dict[str, Any] | None]]:
+    """A function that asks the code in a folder what it makes of a record; `None` without one."""
+    if folder is None:
+        yield lambda *job: None
+        return
+    environment = os.environ | {
+        "PYTHONPATH": str(folder / "src"),
+        "CASEBOOK_ROOT": str(folder),
+        "CASEBOOK_MODELS": str(paths.models_dir()),
+        "RUNS_DIR": str(paths.runs_dir()),
+    }
+    command = [sys.executable, "-c", Path(repeating.__file__).read_text(encoding="utf-8")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with tempfile.TemporaryFile("w+") as said:
+        older = subprocess.Popen(command, env=environment, cwd=folder, stderr=said, **pipes)
+
+        def ask(case: str, profile: str, arm: str, seed: int) -> dict[str, Any]:
+            try:
+                print(f"{case}/{profile}/{arm}/seed{seed}", file=older.stdin, flush=True)
+                answer = older.stdout.readline()
+            except BrokenPipeError:
+                answer = ""
+            if not answer:
+                older.wait()
+                said.seek(0)
+                last = said.read().strip().splitlines()[-1:] or ["it ended without a word"]
+                raise CasebookError(f"the older code cannot run: {last[0]}")
+            return json.loads(answer)
+
+        try:
+            yield ask
+        finally:
+            older.kill()
+            older.communicate()
 
 
 def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:

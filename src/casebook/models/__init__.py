@@ -2,13 +2,11 @@
 
 from casebook.hardware import hardware
 
-# Unsloth is imported by `load`, and has to come before everything it patches.
+# `load` comes first: where CASEBOOK_BACKEND names Unsloth, it imports it before what it patches.
+from casebook.models.engine import free as free_engine
 from casebook.models.load import (
-    BACKEND,
-    BACKENDS,
     CARD,
     CARD_FIELDS,
-    UNSLOTH,
     FastLanguageModel,
     PeftLanguageModel,
     base_arguments,
@@ -27,16 +25,14 @@ from casebook.models.load import (
 )
 
 __all__ = [
-    "BACKEND",
-    "BACKENDS",
     "CARD",
     "CARD_FIELDS",
-    "UNSLOTH",
     "FastLanguageModel",
     "PeftLanguageModel",
     "base_arguments",
     "base_weights",
     "describe",
+    "free_engine",
     "hardware",
     "largest_change",
     "load_base",

@@ -26,9 +26,10 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError
+from casebook.models import engine
 from casebook.models.decoding import Constraint, constrained_generation, replaced_generate
-from casebook.models.load import UNSLOTH
 
 LARGEST_BATCH = 256  # completions generated together, where memory allows
 NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
@@ -109,10 +110,26 @@ def generate(
         prompts_once: compute equal prompts, and what all begin with, once; faster, and the same
             up to the rounding of probabilities.
 
-    `ids` are the prompt's and the completion's token ids; the end counts as a token.
+    `ids` are the prompt's and the completion's token ids; the end counts as a token. Where the
+    model carries an engine of vLLM, that writes, unless a constraint is to be kept.
     """
     asked = [token_ids(tokenizer, prompt) for prompt in prompts]
     width, ends = max(map(len, asked)), end_ids(model, tokenizer)
+    if engine.of(model) and constraint is None:
+        written = engine.complete(
+            model,
+            asked,
+            ends,
+            keys,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+        )
+        pairs = zip(asked, written, strict=True)
+        return [completed(tokenizer, prompt, ids, ends) for prompt, ids in pairs]
     # Padded with a token of its own: a penalty on repetition counts what stands there, and where
     # the end is the padding token, short prompts of a batch would be kept from ending.
     inputs = torch.tensor([ids[:1] * (width - len(ids)) + ids for ids in asked])
@@ -288,9 +305,12 @@ def generate_all(
         return
     asked = [token_ids(tokenizer, prompt) for prompt in prompts]
     order = sorted(range(len(asked)), key=lambda i: -len(asked[i]))
-    size = batch_that_fits(model, len(asked[order[0]]) + decoding["max_new_tokens"])
+    new = decoding["max_new_tokens"]
+    size = batch_that_fits(model, len(asked[order[0]]) + new)
     while order:
-        batch = order[:size]
+        # All are padded to the longest, so the short ones wait where they would cost twice as much.
+        longest = len(asked[order[0]]) + new
+        batch = [i for i in order[:size] if len(asked[i]) + new >= longest / 2]
         try:
             completions = generate(
                 model,
@@ -304,13 +324,13 @@ def generate_all(
                 raise
             if size == 1:
                 raise CasebookError(
-                    f"one completion of {len(asked[batch[0]])} + {decoding['max_new_tokens']} "
-                    "tokens does not fit into memory beside the model"
+                    f"one completion of {len(asked[batch[0]])} + {new} tokens does not fit into "
+                    "memory beside the model"
                 ) from error
             size = min(size, len(batch)) // 2 or 1
         else:
             yield size, batch, completions
-            order = order[size:]
+            order = order[len(batch) :]
             continue
         gc.collect()  # after the handler: the error held the tensors that did not fit
         torch.cuda.empty_cache()
@@ -333,7 +353,7 @@ def merged(model: Any) -> Iterator[None]:
         and not any(getattr(drop, "p", 0.0) for drop in layer.lora_dropout.values())
         for layer in layers
     )
-    if UNSLOTH or not layers or not exact:
+    if unsloth_chosen() or not layers or not exact:
         yield
         return
     copies = [layer.get_base_layer().weight.detach().clone() for layer in layers]
@@ -356,6 +376,8 @@ def batch_that_fits(model: Any, length: int) -> int:
     Counted are keys and values of all layers, one layer's activations over the prompt, and the
     next token's probabilities, against `SHARE_OF_MEMORY` of what is free on the model's device.
     """
+    if engine.of(model):  # it has its memory already, and sees to its batches itself
+        return LARGEST_BATCH
     config = model.config.get_text_config(decoder=True)
     heads = config.num_attention_heads
     head = getattr(config, "head_dim", None) or config.hidden_size // heads

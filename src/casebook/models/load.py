@@ -1,42 +1,39 @@
-"""A policy for a case and profile: Unsloth where it is installed, else transformers + PEFT.
+"""A policy for a case and profile: Unsloth where it trains the profile, else transformers + PEFT.
 
 The cells a Colab user expects are `FastLanguageModel.from_pretrained` and then
 `FastLanguageModel.get_peft_model`. This module gives that name a meaning everywhere:
-Unsloth's own class where it is installed (a GPU, or its CPU backend), and otherwise a stand-in
-with the same two methods. `load_policy` is those two calls with the arguments of
+Unsloth's own class where `casebook.backend` has chosen it, and otherwise a stand-in with the same
+two methods. `load_policy` is those two calls with the arguments of
 `configs/<case>/<profile>.yaml`.
 
-Unsloth rewrites TRL's trainers when it is imported, so it has to come first: import this
-module before `trl`. `CASEBOOK_BACKEND=peft` leaves Unsloth out.
+Unsloth has to be imported before TRL: `casebook.backend.choose_backend(profile)` comes first.
 """
 
 import hashlib
-import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from casebook import paths, pretrained
-from casebook.case import CasebookError, check_name
+from casebook.backend import choose_backend, unsloth_chosen
+from casebook.case import CasebookError
+from casebook.models import attention
 from casebook.settings import read_settings
 
-BACKENDS = ("auto", "unsloth", "peft")
-BACKEND = os.environ.get("CASEBOOK_BACKEND", "auto")
-check_name("CASEBOOK_BACKEND", BACKEND, BACKENDS)
-if BACKEND == "unsloth" and importlib.util.find_spec("unsloth") is None:
-    raise CasebookError("CASEBOOK_BACKEND is 'unsloth', but unsloth is not installed")
-UNSLOTH = BACKEND != "peft" and importlib.util.find_spec("unsloth") is not None
-if UNSLOTH:
-    os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
-    import unsloth
+if os.environ.get("CASEBOOK_BACKEND") == "unsloth":  # for every profile: then at once
+    choose_backend("nano")
 
 import torch
+from huggingface_hub.utils import enable_progress_bars
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, set_seed
 from transformers.utils.logging import disable_progress_bar
+
+from casebook.models import engine
 
 disable_progress_bar()  # loading a model is not worth a widget in every notebook
 
@@ -64,15 +61,20 @@ class PeftLanguageModel:
         fast_inference: bool = False,
         full_finetuning: bool = False,
         attn_implementation: str | None = None,
+        device_map: str | None = None,
         **unsloth_only: Any,
     ) -> tuple[PreTrainedModel, Any]:
-        """Model and tokenizer; the tokenizer pads on the left."""
+        """Model and tokenizer; the tokenizer pads on the left.
+
+        `device_map` is "cpu", or one of Unsloth's words for a GPU, if there is one.
+        """
         if load_in_4bit or fast_inference:
             raise CasebookError(
                 "load_in_4bit and fast_inference need Unsloth on a GPU, and Unsloth is not "
                 "installed here: choose another profile, or install requirements-gpu-cu12.txt"
             )
         try:
+            attention.register()
             tokenizer = AutoTokenizer.from_pretrained(model_name, padding_side="left")
             model = AutoModelForCausalLM.from_pretrained(
                 model_name, dtype=dtype, attn_implementation=attn_implementation
@@ -82,7 +84,8 @@ class PeftLanguageModel:
                 f"no model could be loaded from {model_name!r}: {_first_line(error)}"
             ) from error
         model.config.max_seq_length = max_seq_length
-        return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+        gpu = torch.cuda.is_available() and device_map != "cpu"
+        return model.to("cuda" if gpu else "cpu"), tokenizer
 
     @staticmethod
     def get_peft_model(
@@ -109,7 +112,22 @@ class PeftLanguageModel:
         )
 
 
-FastLanguageModel = unsloth.FastLanguageModel if UNSLOTH else PeftLanguageModel
+class FastLanguageModel:
+    """Unsloth's class of this name where Unsloth was chosen, else `PeftLanguageModel`."""
+
+    @staticmethod
+    def from_pretrained(*args: Any, **arguments: Any) -> tuple[PreTrainedModel, Any]:
+        """Model and tokenizer."""
+        return _language_model().from_pretrained(*args, **arguments)
+
+    @staticmethod
+    def get_peft_model(*args: Any, **arguments: Any) -> PreTrainedModel:
+        """The model with a LoRA adapter."""
+        return _language_model().get_peft_model(*args, **arguments)
+
+
+def _language_model() -> Any:
+    return sys.modules["unsloth"].FastLanguageModel if unsloth_chosen() else PeftLanguageModel
 
 
 def load_policy(
@@ -130,6 +148,7 @@ def load_policy(
     model, tokenizer = _load(settings)
     if settings["use_peft"]:
         model = FastLanguageModel.get_peft_model(model, **peft_arguments(settings, seed))
+        engine.remember(model)
     return model, tokenizer
 
 
@@ -143,6 +162,11 @@ def load_base(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
 
 
 def _load(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
+    choose_backend(settings["profile"])
+    if settings["fast_inference"]:
+        engine.check_none_runs()
+    if not Path(model_source(settings["model_name_or_path"])).is_dir():
+        enable_progress_bars()  # gigabytes may come from the hub now: not in silence
     try:
         model, tokenizer = FastLanguageModel.from_pretrained(**base_arguments(settings))
     except CasebookError as error:
@@ -152,6 +176,7 @@ def _load(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
         raise CasebookError(f"{error}; casebook models fetch {name} needs no hub") from error
     if settings.get("use_cpu"):  # where it is trained
         model = model.to("cpu")
+    engine.remember(model)
     if tokenizer.pad_token is None:
         # Harmless here: masks come from lengths and the first end-of-sequence token, never
         # from `ids != pad`, which would drop every generated end from the loss.
@@ -164,13 +189,15 @@ def base_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     arguments = {
         "model_name": model_source(settings["model_name_or_path"]),
         "max_seq_length": settings["max_seq_length"],
-        "dtype": settings["dtype"] if not UNSLOTH else getattr(torch, settings["dtype"]),
+        "dtype": getattr(torch, settings["dtype"]),  # Unsloth does not take every name of one
         "load_in_4bit": settings["load_in_4bit"],
         "fast_inference": settings["fast_inference"],
         "full_finetuning": not settings["use_peft"],
     }
     if "attn_implementation" in settings:
         arguments["attn_implementation"] = settings["attn_implementation"]
+    if settings.get("use_cpu") and not unsloth_chosen():
+        arguments["device_map"] = "cpu"
     if settings["fast_inference"]:
         arguments["gpu_memory_utilization"] = settings["vllm_gpu_memory_utilization"]
         arguments["max_lora_rank"] = settings["lora_r"]
@@ -300,10 +327,16 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
         "revision": getattr(model.config, "_commit_hash", None),
         "dtype": str(model.dtype).removeprefix("torch."),
         "load_in_4bit": settings["load_in_4bit"],
-        "generator": "unsloth" if UNSLOTH else "transformers",
+        "generator": _generator(model),
         **_source(settings),
         **({"began_with": pretrained.began_with(name)} if trained else {}),
     }
+
+
+def _generator(model: PreTrainedModel) -> str:
+    if engine.of(model):
+        return "vllm"
+    return "unsloth" if unsloth_chosen() else "transformers"
 
 
 def _source(settings: dict[str, Any]) -> dict[str, str]:

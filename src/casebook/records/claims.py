@@ -51,8 +51,12 @@ BASIS = {  # evidence -> the field that says where to look
 }
 DOCUMENT_FIELDS = ("title", "address", "date")
 RECORDED = ("other real model", "nano")  # evidence whose verdicts the records decide
+WANTED = ("same model", "other real model")  # what a run that a claim wants can be evidence of
+WANT_FIELDS = ("evidence", "profile", "compare")
+OF_COMPLETIONS = ("before", "after")  # figures that a contributed record is trusted with
 # In a tally: verdicts whose expectation came after the records -> how they are called.
-EXPLORATORY = {evidence: f"{evidence}, exploratory" for evidence in RECORDED}
+EXPLORATORY = {name: f"{name}, exploratory" for name in ("same model", *RECORDED)}
+AS_CONFIGURED = "as_configured"  # the arm of contributed runs of a profile's own settings
 SIDES = ("left", "right")  # of a comparison
 DIRECTIONS = {"rises": 1, "falls": -1}
 WRITTEN = ("before", "after")  # the first record of the arms that are compared
@@ -93,15 +97,17 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
         One dict per claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`,
         `note`, `exploratory`, and where to look: `computed_in` (a notebook) for evidence by
         computation, `document` (its `title`, `address` and `date`) for a citation, `record` for
-        a run of the source's model, `command` for what was not run. Where records decide (the
-        embedded model, or another real one, whose claims name a `profile`) each entry of
-        `compare` has its expectation (see `load_expectations`) and that profile, and the verdict,
-        `measured` (the figures as text, and which model a real one was) and `detectable` (the
-        smallest differences that the seeds could have shown, as text) come from the records that
-        `compare` names; without them the claim was not run here. `not_current` says which of
-        them are not current and why, and is empty where all are. `exploratory` is true where an
-        expectation of the claim was written down after the first record it is about, or after a
-        trial had shown something of it.
+        a run of the source's model, `command` for what was not run, perhaps with what it would
+        `want`: the `evidence` that a run would be, its `profile`, and what to `compare`; with such
+        records, which anybody can send, it has that evidence and the verdict they give. Where
+        records decide (the embedded model, or another real one, whose claims name a `profile`)
+        each entry of `compare` has its expectation (see `load_expectations`) and that profile, and
+        the verdict, `measured` (the figures as text, and which model a real one was) and
+        `detectable` (the smallest differences that the seeds could have shown, as text) come from
+        the records that `compare` names; without them the claim was not run here. `not_current`
+        says which of them are not current and why, and is empty where all are. `exploratory` is
+        true where an expectation of the claim was written down after the first record it is about,
+        or after a trial had shown something of it.
 
     Raises:
         UnknownName: unknown case.
@@ -473,7 +479,7 @@ def figures_at(
 
     Raises:
         CasebookError: a record of the arm has no such figure, as one without test rows has none
-            of before and after.
+            of before and after. A contributed record that has it not is passed over.
     """
     arm, *steps = where.split("/")
     figures = {}
@@ -489,6 +495,8 @@ def figures_at(
             if not isinstance(value, Mapping):
                 value = dict.fromkeys(("value", "low", "high"), float(value))
         except (KeyError, TypeError, ValueError):
+            if "contributed" in record:  # it has only what its completions show
+                continue
             seed = record["seed"]
             raise CasebookError(f"the record of seed {seed} has no figure {where!r}") from None
         figures[record["seed"]] = value
@@ -514,10 +522,15 @@ def arms_of(row: Mapping[str, Any]) -> set[tuple[str, str]]:
     """The profile and arm of the records that a claim's verdict comes from."""
     return {
         (comparison.get("profile", "nano"), comparison[side].partition("/")[0])
-        for comparison in row.get("compare", ())
+        for comparison in _comparisons(row)
         for side in SIDES
         if number_in(comparison[side]) is None
     }
+
+
+def _comparisons(row: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
+    """What a claim compares, or would compare if the run that it wants were there."""
+    return row["want"]["compare"] if "want" in row else row.get("compare", ())
 
 
 def _untrained(side: str) -> bool:
@@ -535,15 +548,18 @@ def number_in(side: str) -> float | None:
 
 def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A claim as it stands; one that records decide with its verdict."""
-    if row["evidence"] not in RECORDED:
+    if row["evidence"] not in RECORDED and "want" not in row:
         return row
-    found = [compared(case, comparison, runs) for comparison in row["compare"]]
+    found = [compared(case, comparison, runs) for comparison in _comparisons(row)]
     if not all(found):
+        if "want" in row:
+            return row
         command = f"casebook experiments {case}"
         if "profile" in row:
             command += f" --profile {row['profile']}"
         return row | {"evidence": "none", "verdict": "not run here", "command": command}
     verdicts = {one.verdict for one in found}
+    row = row | row.get("want", {})
     seen, unseen, undecided = VERDICTS[row["evidence"]]
     used = [run for run in runs if (run["profile"], run.get("arm")) in arms_of(row)]
     measured = "; ".join(one.text for one in found)
@@ -570,7 +586,8 @@ def _with_expectations(case: str, rows: list[dict[str, Any]]) -> list[dict[str, 
     made = []
     for row in rows:
         compare = []
-        for comparison in row.get("compare", ()):
+        profile = row.get("want", row).get("profile")
+        for comparison in _comparisons(row):
             pair = (row["id"], comparison["left"], comparison["right"])
             if pair not in expected:
                 raise CasebookError(
@@ -579,11 +596,15 @@ def _with_expectations(case: str, rows: list[dict[str, Any]]) -> list[dict[str, 
                 )
             waiting.discard(pair)
             fields = {k: v for k, v in expected[pair].items() if k != "claim"}
-            if "profile" in row:
-                fields["profile"] = row["profile"]
+            if profile:
+                fields["profile"] = profile
             compare.append(comparison | fields)
         exploratory = any(one["written"] == "after" or "seen" in one for one in compare)
-        made.append(row | ({"compare": compare} if compare else {}) | {"exploratory": exploratory})
+        if "want" in row:
+            row = row | {"want": row["want"] | {"compare": compare}}
+        elif compare:
+            row = row | {"compare": compare}
+        made.append(row | {"exploratory": exploratory})
     if waiting:
         claim, left, right = sorted(waiting)[0]
         raise CasebookError(
@@ -627,6 +648,9 @@ def _check_claim(row: Any) -> None:
             _check_document(row.get(basis))
         else:
             check_text(row, basis)
+        if row["evidence"] == "none" and "want" in row:
+            _check_want(row["want"])
+            known.add("want")
     if extra := sorted(set(map(str, row)) - known):
         raise CasebookError(f"{row['evidence']!r} evidence has no field {extra[0]!r}")
     if row["evidence"] not in RECORDED and row["verdict"] not in VERDICTS[row["evidence"]]:
@@ -634,6 +658,23 @@ def _check_claim(row: Any) -> None:
             f"verdict {row['verdict']!r} is not one that evidence {row['evidence']!r} allows: "
             + ", ".join(VERDICTS[row["evidence"]])
         )
+
+
+def _check_want(want: Any) -> None:
+    """Raise `CasebookError` unless a claim says which figures of which runs would decide it."""
+    check_fields(want, set(WANT_FIELDS))
+    check_text(want, "evidence")
+    check_name("evidence of a wanted run", want["evidence"], WANTED)
+    _check_profile(want)
+    _check_comparisons(want["evidence"], want.get("compare"))
+    for comparison in want["compare"]:
+        for side in SIDES:
+            _, _, figure = comparison[side].partition("/")
+            when = figure.partition("/")[0]
+            if number_in(comparison[side]) is None and when not in OF_COMPLETIONS:
+                raise CasebookError(
+                    f"{comparison[side]!r} is no figure that completions show: before or after"
+                )
 
 
 def _check_profile(row: Mapping[str, Any]) -> None:

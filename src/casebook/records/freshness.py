@@ -10,6 +10,9 @@ torch nor the machine that made the record:
     differs      the last replay gave other figures, or somebody edited the record
     regraded     cannot be trained again here (GPU, contributed): its completions graded again
 
+A contributed record, one that somebody else sent, is at best regraded, and called contributed
+wherever it is shown.
+
 The digest of the code covers the package's modules that were imported in the process that
 replayed, and is blind to comments, docstrings and layout.
 """
@@ -31,6 +34,8 @@ STATES = ("current", "replay due", "differs", "regraded")
 PACKAGE = Path(__file__).parents[1]
 # Rooms that a notebook or the command line imports, and that no training or measurement uses.
 LEFT_OUT = {"cli", "__main__", "plots", "exercises", "studies", "execute", "site", "claims"}
+LEFT_OUT |= {"tracking", "wandb_files"}  # they look on
+LEFT_OUT |= {"preflight"}  # it looks at a training before, and compares afterwards
 # The packages whose pinned versions decide what a training on a CPU gives.
 PINS = ("accelerate", "datasets", "math-verify", "numpy", "peft", "torch", "transformers", "trl")
 
@@ -131,6 +136,16 @@ def state_line(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _judged(record: Mapping[str, Any]) -> tuple[str, str]:
     """The state of a record, and a few words that say why it is not current."""
+    name, why = _held_against(record)
+    if "contributed" not in record:
+        return name, why
+    # What its sender trained, nobody repeated; `code` is what graded it here.
+    said = ["contributed", why] if why else ["contributed"]
+    return ("regraded" if name == "current" else name), ", ".join(said)
+
+
+def _held_against(record: Mapping[str, Any]) -> tuple[str, str]:
+    """What replays and code say of a record, wherever it comes from."""
     replays = read_replays(record["case"])
     last = replays["arms"].get(f"{record['profile']}/{record.get('arm')}")
     held = last["records"].get(str(record["seed"])) if last else None

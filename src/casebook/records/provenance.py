@@ -3,9 +3,11 @@
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ def provenance() -> dict[str, Any]:
             "gpu": _gpu("name"),
             "gpu_memory": _gpu("memory.total"),
             "gpu_driver": _gpu("driver_version"),
+            "cuda": torch_cuda(),
         },
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "machine": machine(),
@@ -69,6 +72,23 @@ def machine() -> dict[str, str | None]:
         "torch": _versions().get("torch"),
         "threads": os.environ.get("OMP_NUM_THREADS"),
     }
+
+
+def torch_cuda() -> str | None:
+    """The CUDA that torch was built for, such as `13.0`; `None` of a CPU build, or without torch.
+
+    The package's version says it only on PyTorch's own index; its `version.py` says it always.
+    It is read, not imported: torch takes seconds.
+    """
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^cuda\b[^=\n]*= *['\"](\d+\.\d+)['\"]", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def _cpuinfo() -> dict[str, str]:
@@ -103,7 +123,9 @@ def _memory_gb() -> float | None:
 
 
 def _gpu(field: str) -> str | None:
-    return _output("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
+    """What nvidia-smi says of each GPU, in one line."""
+    said = _output("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
+    return "; ".join(said.splitlines()) if said else None
 
 
 def _revision() -> dict[str, Any]:

@@ -15,6 +15,7 @@ LOCK = ".lock"
 FULL = (
     *("No space left", "File too large", "Disk quota", "failed writing file", "unexpected pos"),
     *("PytorchStreamWriter", "file write failed", "No usable temporary directory"),
+    *("iostream error",),  # of torch's smallest files
 )
 REFUSED = {
     *(errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),

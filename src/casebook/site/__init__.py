@@ -12,5 +12,6 @@ claims say, Sphinx renders all of it, `report` joins the rendered pages of a cas
 from casebook.site.build import build_site
 from casebook.site.pages import heading_link, mathml
 from casebook.site.readme import write_readme_results
+from casebook.site.where import write_where
 
-__all__ = ["build_site", "heading_link", "mathml", "write_readme_results"]
+__all__ = ["build_site", "heading_link", "mathml", "write_readme_results", "write_where"]

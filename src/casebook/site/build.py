@@ -96,8 +96,11 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "claims_table": results.claims_table(counts),
         "headlines": results.headlines(),
         "real_model": results.real_model(),
+        "contributed": results.any_contributed(),
         "benchmarks": results.benchmarks_table(),
         "loops": results.loops_table(),
+        "processes": results.processes_table(),
+        "preflights": results.preflights_table(),
     }
     wanted = {f"{page.stem}.ipynb": nbformat.writes(page.notebook) for page in pages}
     if context["picture"]:

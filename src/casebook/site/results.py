@@ -48,6 +48,7 @@ COUNTED = {
     "computation": "by computation",
     "citation": "by a published document",
     "same model": "by running the write-up’s model",
+    records.EXPLORATORY["same model"]: "by running the write-up’s model, exploratory",
     "other real model": "by running another real model",
     "nano": "on the embedded model",
     records.EXPLORATORY["other real model"]: "by running another real model, exploratory",
@@ -169,6 +170,16 @@ def headlines() -> str:
     return _with_note("\n".join(lines), notes)
 
 
+def any_contributed() -> bool:
+    """Whether any committed record of a GPU was sent by somebody and graded again here."""
+    return any(
+        "contributed" in run
+        for case in known_cases()
+        for profile in (name for name, about in PROFILES.items() if about.device == "gpu")
+        for run in records.committed(case, profile, say=lambda line: None)
+    )
+
+
 def real_model(case: str = "poker") -> str:
     """What training did to the one real model that was run, good or bad: two sentences."""
     notes: list[str] = []
@@ -208,7 +219,7 @@ def arms_table(case: Case, profile: str = "nano") -> str:
     if not runs:
         return records.missing(command)
     asked_by = questions(case.name)
-    runs.sort(key=lambda run: [*asked_by, run["arm"]].index(run["arm"]))
+    runs.sort(key=lambda run: ([*asked_by, run["arm"]].index(run["arm"]), run["arm"]))
     table = [
         "| what was asked, and the command | strict, sampled: base → trained "
         "| strict, greedy: base → trained | seeds and training |",
@@ -218,16 +229,36 @@ def arms_table(case: Case, profile: str = "nano") -> str:
         group = list(group)
         asked = {_variant(run) for run in (*runs, *group) if run["arm"] in (MAIN_ARM, arm)}
         other = f" (prompt `{_variant(group[0])}`)" if len(asked) > 1 else ""  # than the main arm
-        asks = f"{asked_by.get(arm, arm)}{other}<br>`{command} --arm {arm}`"
+        known = arm in asked_by or "contributed" not in group[0]
+        makes = f"{command} --arm {arm}" if known else _training(group[0])
+        asks = f"{_asked(group[0], asked_by)}{other}<br>`{makes}`"
         trained = _unbroken(f"{len(group)} × {_seconds(group)}")
+        if sent := sum("contributed" in run for run in group):
+            trained += f"<br>{sent} contributed"
         row = (asks.replace("|", "\\|"), *_changes(group), trained)
         table.append(f"| {' | '.join(row)} |")
     seconds = sum(run["train_seconds"] + run.get("measure_seconds", 0) for run in runs)
-    total = (
-        f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring. "
-        f"`{command} --jobs 2` makes two at a time."
-    )
+    total = f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring."
+    if not all("contributed" in run for run in runs):
+        total += f" `{command} --jobs 2` makes two at a time."
     return _with_note("\n".join([*table, "", total]), lines)
+
+
+def _asked(run: Mapping[str, Any], asked_by: Mapping[str, str]) -> str:
+    """What the arm of a run asks; of a contributed run outside all arms, which settings it has."""
+    if run["arm"] in asked_by or "contributed" not in run:
+        return asked_by.get(run["arm"], run["arm"])
+    own = run["contributed"].get("overrides", {})
+    named = f"What do the settings of `configs/{run['case']}/{run['profile']}.yaml` teach"
+    if run["arm"] == records.claims.AS_CONFIGURED:
+        return f"{named}, as they are?"
+    changed = ", ".join(f"`{name}`" for name in sorted(own)[:3])
+    return f"{named}, with other values of {changed}{' and more' * (len(own) > 3)}?"
+
+
+def _training(run: Mapping[str, Any]) -> str:
+    """The command of one training by a profile's settings."""
+    return f"casebook train --config configs/{run['case']}/{run['profile']}.yaml"
 
 
 def answers(case: str) -> str:
@@ -248,16 +279,18 @@ def before_and_after(case: Case) -> list[dict[str, str]]:
     """What real models wrote on the first test rows before and after training.
 
     Returns:
-        One dict an arm: what it `asks`, which `model` it was, and the `table`, in HTML as that of
-        `answers`, of the run of the first seed.
+        One dict an arm: what it `asks`, which `model` it was, the `table`, in HTML as that of
+        `answers`, of the run of the first seed, and a `note` as `not_current` of that arm.
     """
     found = []
     for profile in (name for name, about in PROFILES.items() if not about.embedded):
         for run in records.committed(case.name, profile, say=lambda line: None):
             if run["seed"] == 0 and run.get("completions_before"):
                 model = records.models_of(case.name, [run])
-                asks = questions(case.name).get(run["arm"], run["arm"])
-                found.append({"asks": asks, "model": model, "table": _pairs(run)})
+                asks, lines = _asked(run, questions(case.name)), []
+                records.committed(case.name, profile, run["arm"], say=lines.append)
+                one = {"asks": asks, "model": model, "table": _pairs(run)}
+                found.append(one | {"note": not_current(lines)})
     return found
 
 
@@ -382,7 +415,8 @@ def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     return rows
 
 
-LOOPS = "source_loop"  # the benchmark that has a table of its own
+LOOPS, PROCESSES, PREFLIGHTS = "source_loop", "two_processes", "preflight"
+TABLED = (LOOPS, PROCESSES, PREFLIGHTS)  # benchmarks that have a table of their own
 PHASES = ("generation", "scoring", "backward", "update", "bookkeeping")
 
 
@@ -390,7 +424,7 @@ def benchmarks_table() -> str:
     """The recorded benchmarks, with the command of each; empty where there are none."""
     lines = ["| benchmark | figure | command |", "| --- | ---: | --- |"]
     for path, content in _benchmarks():
-        if not path.stem.startswith(LOOPS):
+        if not path.stem.startswith(TABLED):
             made_by = f"`python benchmarks/{path.stem}.py --output results/benchmarks/{path.name}`"
             lines += [f"| {name} | {value} | {made_by} |" for name, value in _numbers(content)]
     return "\n".join(lines) if len(lines) > 2 else ""
@@ -410,6 +444,39 @@ def loops_table() -> str:
                 rate = f"{speed[row['loop']]:.3g}", f"{times:.2f}"
                 lines.append(records.table_row(*named, *rate, *spent))
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def processes_table() -> str:
+    """What one process and two learned at the same global batch; empty where nobody compared."""
+    lines = ["| processes | greedy, base → trained | sampled, base → trained |", "| --- " * 3 + "|"]
+    for path, content in _benchmarks():
+        if path.stem == PROCESSES:
+            for count, arm in content["arms"].items():
+                both = (
+                    " → ".join(records.figure_text(arm[when][name]) for when in ("before", "after"))
+                    for name in ("greedy_accuracy", "sampled_accuracy")
+                )
+                lines.append(records.table_row(count, *both))
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def preflights_table() -> str:
+    """What preflights predicted, and what the trainings took; empty where nobody compared."""
+    head = ("case", "model", "memory", "training", "final test")
+    lines = [records.table_row(*head), "| --- | --- |" + " ---: |" * 3]
+    for path, content in _benchmarks():
+        if path.stem == PREFLIGHTS:
+            for run in content["runs"]:
+                pairs = (_predicted(run, name) for name in head[2:])
+                lines.append(records.table_row(run["case"], run["profile"], *pairs))
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _predicted(run: Mapping[str, Any], name: str) -> str:
+    """One figure of a comparison: predicted, actual, and their ratio."""
+    size, unit = (2**30, "GiB") if name == "memory" else (1, "s")
+    predicted, actual = (run[side][name] / size for side in ("predicted", "actual"))
+    return f"{predicted:.3g} of {actual:.3g} {unit}: {run['ratios'][name]:.2f}"
 
 
 def _benchmarks() -> Iterator[tuple[Path, dict[str, Any]]]:

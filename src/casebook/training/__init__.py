@@ -8,7 +8,7 @@ from importlib import import_module
 
 from datasets import disable_progress_bars
 
-from casebook import models  # noqa: F401, Unsloth is imported there, and must come before TRL
+from casebook import models  # noqa: F401, where Unsloth is asked for by name, it comes before TRL
 
 disable_progress_bars()  # of datasets; a training shows its own
 
@@ -22,6 +22,7 @@ _MODULES = {
     "log": (
         "CURVE",
         "curve",
+        "skipped_steps",
         "text_of",
         "CURVE_WINDOW",
         "WATCH_EVERY",

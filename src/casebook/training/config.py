@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from trl import GRPOConfig, ModelConfig, TrlParser
 
+from casebook import processes
 from casebook import settings as schema
 from casebook.case import CasebookError, load_case
 from casebook.records.writing import write_trouble
@@ -52,6 +53,10 @@ class CaseArguments:
         default=20, metadata={"help": "Steps between evaluations on validation rows; 0: never."}
     )
     evaluate_rows: int = field(default=128, metadata={"help": "Validation rows evaluated."})
+    save_minutes: float = field(
+        default=0.0,
+        metadata={"help": "A checkpoint after so many minutes without one; 0: by save_steps."},
+    )
     measure: str = field(
         default="test",
         metadata={"help": "'test': before and after; 'validation': nothing on test rows."},
@@ -125,6 +130,7 @@ def read_config(
         CasebookError: as `casebook.settings.checked`; or TRL refuses the settings.
     """
     config = Config(schema.checked(source, overrides))
+    processes.begin()  # TRL's arguments join the others as soon as there are any
     where = "/".join(source) if isinstance(source, tuple) else str(source)
     try:
         _ = config.max_steps  # parses all of it

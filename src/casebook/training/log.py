@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from transformers import TrainerCallback
 
-from casebook.case import load_case
+from casebook import processes
+from casebook.case import PROFILES, load_case
 from casebook.detectors import RunWatch
 from casebook.evaluation import evaluate
 from casebook.grpo import group_advantages
@@ -74,7 +75,7 @@ class CompletionLog:
             step = trainer_state.global_step + 1
             if len(self.values) == len(self.weights):
                 if self._due(step):
-                    self.write(step, prompts, completions, completion_ids, columns["answer"])
+                    self._write_all(step, prompts, completions, completion_ids, columns["answer"])
                 self.values = {}
             return values
 
@@ -85,6 +86,15 @@ class CompletionLog:
         """Whether a step that is written down is among those that this batch serves."""
         steps = range(step, step + self.span)
         return any(s in (1, self.last_step) or s % self.every == 0 for s in steps)
+
+    def _write_all(self, step, prompts, completions, completion_ids, answers) -> None:
+        """Write down what all processes have written; the first one does."""
+        columns = (prompts, completions, completion_ids, answers, *self.values.values())
+        rows = processes.gathered(list(zip(*columns, strict=True)))
+        if processes.first():
+            columns = list(zip(*rows, strict=True))
+            self.values = dict(zip(self.values, columns[4:], strict=True))
+            self.write(step, *columns[:4])
 
     def write(self, step, prompts, completions, completion_ids, answers) -> None:
         """Write one step's completions with grades, reward parts, reward and advantage."""
@@ -164,7 +174,7 @@ class RunCallback(TrainerCallback):
             self._evaluate(0, model)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        if logs and "loss" in logs:
+        if logs and "loss" in logs and processes.first():
             self._append("train", state.global_step, logs)
             self.progress.update(state.global_step, logs)
 
@@ -183,7 +193,7 @@ class RunCallback(TrainerCallback):
 
     def _evaluate(self, step: int, model: Any) -> None:
         config = self.config
-        if not config.evaluate_every:
+        if not config.evaluate_every or not processes.first():
             return
         evaluation = evaluate(
             model,
@@ -196,6 +206,7 @@ class RunCallback(TrainerCallback):
             variant=config.variant,
             drift=True,
             settings=config.settings,
+            progress=self._shown(),
         )
         summary = evaluation.summary()
         figures = {
@@ -206,21 +217,38 @@ class RunCallback(TrainerCallback):
         self._append("validation", step, figures)
         self.progress.note(step, figures)
 
+    def _shown(self) -> Callable[[int, int], None] | None:
+        """Where an evaluation takes minutes it is seen; with an embedded model it takes seconds."""
+        slow = PROFILES[self.config.profile].device == "gpu"
+        return self.progress.measuring("held-out rows") if slow else None
+
     def _append(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         line = {"kind": kind, **figures, "step": step, "seconds": round(self.seconds, 3)}
         with open(self.run.path / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
 
+def skipped_steps(metrics: pd.DataFrame) -> int:
+    """How many steps had a gradient that is no number, and changed nothing.
+
+    In fp16 the first steps may: the scale of the loss is found by trying.
+    """
+    if "grad_norm" not in metrics:
+        return 0
+    return int((~np.isfinite(metrics["grad_norm"].to_numpy(float))).sum())
+
+
 def curve(metrics: pd.DataFrame) -> dict[str, list[float]]:
     """What a record keeps of the logged steps: means over windows of CURVE_WINDOW.
 
-    The reward, its parts, the completions' length, and what else is in `CURVE`.
+    The reward, its parts, the completions' length, and what else is in `CURVE`. A step without a
+    finite value, such as the gradient of one that fp16 skipped, is left out of its window's mean.
     """
-    windows = metrics.groupby((metrics["step"] - 1) // CURVE_WINDOW)
+    window = (metrics["step"] - 1) // CURVE_WINDOW
     parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
-    columns = {n: windows[n].mean().round(4).tolist() for n in (*CURVE, *parts) if n in metrics}
-    return {"step": windows["step"].max().tolist(), **columns}
+    numbers = metrics[[n for n in (*CURVE, *parts) if n in metrics]].astype(float)
+    means = numbers.replace([np.inf, -np.inf], np.nan).groupby(window).mean().round(4)
+    return {"step": metrics["step"].groupby(window).max().tolist(), **means.to_dict("list")}
 
 
 def text_of(message: Any) -> str:

@@ -1,6 +1,7 @@
 """One training: a YAML file becomes a `GRPOTrainer`, and leaves a run folder behind.
 
     <runs>/<case>/<profile>/<run id>/
+        preflight.json                    what `casebook preflight` predicted, if it was asked
         config.yaml                       what was asked for, overrides included
         metrics.jsonl                     one line for each logged step and each evaluation
         completions/train_00010.parquet   what the policy wrote at that step, and its rewards
@@ -15,10 +16,12 @@ appended line by line, every other file is written beside its place and then mov
 import contextlib
 import gc
 import json
+import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +32,9 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, TrainerCallback, TrainerState, set_seed
 from trl import GRPOTrainer
 
-from casebook import grpo, models
+from casebook import grpo, models, processes, stopping
 from casebook.case import CasebookError, load_case
-from casebook.models import describe, load_policy, save_policy
+from casebook.models import describe, engine, load_policy, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import end_ids, token_ids
 from casebook.records import provenance, write_json
@@ -41,13 +44,20 @@ from casebook.settings import check_present
 from casebook.training import supervised
 from casebook.training.config import PLAIN, SUPERVISED, Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
-from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve
+from casebook.training.log import (
+    CompletionLog,
+    RunCallback,
+    WatchCallback,
+    curve,
+    skipped_steps,
+)
+from casebook.training.login import prepare_wandb
 from casebook.training.measure import measure
 from casebook.training.memory import forget_peak, peak_mb
 from casebook.training.origin import input_digests
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
-from casebook.training.run import Run, check_folder, default_folder, prepare, step_of
+from casebook.training.run import PREFLIGHT, Run, check_folder, default_folder, prepare, step_of
 
 
 def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
@@ -68,10 +78,12 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     """
     run = Run(Path(output) if output else default_folder(config))
     check_present(config.settings)
+    processes.check(config)
+    somebody_elses = engine.runs()
     try:
-        check_folder(run)
-        with alone_in(run.path, f"another process trains into {run.path}: wait for its end"):
-            return _train(run, config) if prepare(run, config, resume) else run
+        with contextlib.ExitStack() as held:
+            begins = processes.agreed(lambda: _claim(run, config, resume, held))
+            return _train(run, config) if begins else run
     except (OSError, RuntimeError, SafetensorError) as error:
         trouble = write_trouble(error)
         if trouble is None:
@@ -80,12 +92,25 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             f"the run stopped, {run.path} cannot be written ({trouble}): what was written so far "
             "stays there; mend it, then go on with --resume"
         ) from error
+    finally:
+        if not somebody_elses:
+            engine.free()
+
+
+def _claim(run: Run, config: Config, resume: bool, held: contextlib.ExitStack) -> bool:
+    """Make the run folder ready, and keep it from other trainings; `False` if it has finished."""
+    check_folder(run)
+    busy = f"another process trains into {run.path}: wait for its end"
+    held.enter_context(alone_in(run.path, busy))
+    return prepare(run, config, resume)
 
 
 def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     """The training rows, and how many were dropped because their prompt leaves no room."""
     case = load_case(config.case)
     rows = case.load("train", config.profile, config.seed, config.variant)
+    if not len(rows):
+        raise CasebookError(f"the training split of {case.name}/{config.variant} has no rows")
     if config.train_limit:
         rows = rows.select(range(min(config.train_limit, len(rows))))
     room = config.max_seq_length - config.max_completion_length
@@ -126,17 +151,42 @@ def _completions_at_once(config: Config) -> int:
     return config.generation_batch_size
 
 
+@contextlib.contextmanager
+def _tracked(run: Run, config: Config) -> Iterator[Any]:
+    """Inside it, W&B has a run for this training where that is asked for: its callback."""
+    if "wandb" not in (config.report_to or []):
+        yield None
+        return
+    prepare_wandb(run.path)
+    if not processes.first():  # TRL's callback of the others logs nothing, either
+        yield None
+        return
+    from casebook.training.tracking import Tracking
+
+    tracking = Tracking(run, config.settings, trainer_logs=config.method not in PLAIN)
+    try:
+        yield tracking
+    finally:
+        tracking.finish()
+
+
 def _train(run: Run, config: Config) -> Run:
-    if "wandb" in (config.report_to or []):
-        os.environ.setdefault("WANDB_MODE", "offline")  # nobody's login is waited for
-        os.environ.setdefault("WANDB_DIR", str(run.path))
+    with _tracked(run, config) as tracking:
+        return _trained(run, config, [tracking] if tracking else [])
+
+
+def _trained(run: Run, config: Config, more_callbacks: list[TrainerCallback]) -> Run:
     forget_peak()
     model, tokenizer, rows, dropped = _beginning(config)
     progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
+    if not processes.first():
+        progress = _Quiet("")
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
     callback = RunCallback(run, config, tokenizer, progress)
-    samples = _fit(run, config, model, tokenizer, rows, callback)
+    samples = _fit(run, config, model, tokenizer, rows, callback, more_callbacks)
+    if not processes.end():
+        return run
     part = run.path / "adapter.part"
     shutil.rmtree(part, ignore_errors=True)
     if hasattr(tokenizer, "backend_tokenizer"):  # how it padded last is saved with it
@@ -148,11 +198,13 @@ def _train(run: Run, config: Config) -> Run:
     train_seconds = callback.seconds
     metrics, validation = run.metrics(), run.validation()
     described = describe(model, config.settings)
+    policy = (model, tokenizer) if engine.of(model) else None  # it would not fit twice
     del model
     gc.collect()
     torch.cuda.empty_cache()  # does nothing without a GPU
+    stopping.now_at_once()
     measuring = time.perf_counter()
-    measured = measure(run.adapter, config, run.path / "measured", progress)
+    measured = measure(run.adapter, config, run.path / "measured", progress, policy)
     if measured["after"] and "kl_from_base" in validation:
         measured["after"]["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
     record = {
@@ -164,6 +216,7 @@ def _train(run: Run, config: Config) -> Run:
         "provenance": provenance() | {"model": described},
         "inputs": input_digests(config),
         "rows_dropped": dropped,
+        **processes.in_record(),
         **samples,
         "train_seconds": round(train_seconds, 1),
         "measure_seconds": round(time.perf_counter() - measuring, 1),
@@ -174,9 +227,23 @@ def _train(run: Run, config: Config) -> Run:
         "adapter_largest_change": models.largest_change(run.adapter),
         **measured,
     }
+    if skipped := skipped_steps(metrics):
+        record["skipped_steps"] = skipped
+    if (run.path / PREFLIGHT).exists():
+        record["predicted"] = _predicted(run.path / PREFLIGHT, record)
     record["code"] = code_of(record, loaded_modules())
     write_json(run.path / "record.json", record)
     return run
+
+
+def _predicted(preflight: Path, record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a preflight said, against what the run took; no run without one imports it."""
+    from casebook.preflight.afterwards import against
+
+    peak = record["peak_memory_mb"] * 2**20
+    if torch.cuda.is_available() and not record["config"].get("use_cpu"):
+        peak = torch.cuda.max_memory_reserved()
+    return against(preflight, record, peak)
 
 
 def first_steps(config: Config, output: Path, steps: int) -> Run:
@@ -249,37 +316,75 @@ class _Checkpoints(TrainerCallback):
     """Saves only where a run can go on exactly as it would have, and seals what is saved.
 
     A batch of completions may serve several steps, and a run that goes on between them would
-    sample another.
+    sample another. With `save_minutes` a checkpoint comes after so many minutes without one,
+    whatever the step: on a machine that may be lost, time is what counts.
     """
 
     def __init__(self, run: Run, config: Config):
         self.run = run
+        self.seconds = 60 * config.save_minutes or math.inf
+        self.saved = time.monotonic()
         self.batch = 1  # in rounds of `gradient_accumulation_steps`
         self.rounds = config.gradient_accumulation_steps
         if config.method == "grpo":
             self.batch = config.steps_per_generation * config.num_iterations
 
     def on_step_end(self, args, state, control, **kwargs):
-        within = state.global_step * self.rounds % self.batch
-        if within and state.global_step < state.max_steps:
+        # Several processes would not agree on the second; they save by steps alone.
+        if processes.count() == 1 and time.monotonic() - self.saved >= self.seconds:
+            control.should_save = True
+        if not self.whole(state):
             control.should_save = False
 
+    def whole(self, state: TrainerState) -> bool:
+        """Whether a run that is saved after this step can go on as it would have."""
+        within = state.global_step * self.rounds % self.batch
+        return not within or state.global_step >= state.max_steps
+
     def on_save(self, args, state, control, **kwargs):
-        self.run.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        processes.wait()  # each saves the state of its own random numbers
+        if processes.first():
+            self.run.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        self.saved = time.monotonic()
+
+
+class _StopAsked(TrainerCallback):
+    """Saves and ends a training that was asked to stop, after the step that is going on.
+
+    Args:
+        whole: whether a training that is saved at some state can go on from there.
+    """
+
+    def __init__(self, whole: Callable[[TrainerState], bool]):
+        self.whole = whole
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self.whole(state) and stopping.asked():
+            control.should_save = control.should_training_stop = True
 
 
 def _fit(
-    run: Run, config: Config, model: Any, tokenizer: Any, rows: Dataset, callback: RunCallback
+    run: Run,
+    config: Config,
+    model: Any,
+    tokenizer: Any,
+    rows: Dataset,
+    callback: RunCallback,
+    more_callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, int]:
     """Train by the method asked for; how many steps and completions it took."""
     arguments = config.trainer_arguments(run.path / "checkpoints")
     samples = config.max_steps * config.per_device_train_batch_size
-    samples *= config.gradient_accumulation_steps
-    method, callbacks = config.method, [callback, WatchCallback(run, config.settings)]
+    samples *= config.gradient_accumulation_steps * processes.count()
+    method, callbacks = config.method, [callback]
+    if processes.first():
+        callbacks.append(WatchCallback(run, config.settings))
+    callbacks += more_callbacks  # after the one that writes what they read
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return {"steps": config.max_steps, "samples": samples}
-    callbacks.append(_Checkpoints(run, config))
+    checkpoints = _Checkpoints(run, config)
+    callbacks += [checkpoints, _StopAsked(checkpoints.whole)]
     more = {}
     if method == "grpo":
         with _refusals():
@@ -303,13 +408,18 @@ def _fit(
         longest = config.max_seq_length
         trainer = supervised.trainer(model, tokenizer, texts, arguments, callbacks, longest)
     trainer.remove_callback(PrinterCallback)
-    checkpoint = run.checkpoint()
+    checkpoint = processes.agreed(run.checkpoint)
     if checkpoint and step_of(checkpoint) >= config.max_steps:
         # Trained to its end already. `trainer.train` would add a step: only the weights are wanted.
         callback.started = time.perf_counter()
         trainer._load_from_checkpoint(str(checkpoint))
         return {"steps": step_of(checkpoint), "samples": samples, **more}
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if trainer.state.global_step < config.max_steps:
+        raise stopping.Stopped(f"stopped after step {trainer.state.global_step}")
+    if processes.sharded():  # what the policy is saved with, when the others have gone
+        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+        model.save_pretrained = partial(model.save_pretrained, state_dict=weights)
     return {"steps": trainer.state.global_step, "samples": samples, **more}
 
 

@@ -38,7 +38,13 @@ NOT_TESTED = {"test": None, "before": None, "after": None}  # in a record
 _MEASURED: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, bytes]]] = {}
 
 
-def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> dict[str, Any]:
+def measure(
+    adapter: Path,
+    config: Config,
+    folder: Path,
+    progress: Progress,
+    policy: tuple[Any, Any] | None = None,
+) -> dict[str, Any]:
     """`before`, `after` and some of the test `completions` of a policy that is saved.
 
     Where nothing is to be measured on test rows the figures are `None`, as is `test`.
@@ -48,12 +54,14 @@ def measure(adapter: Path, config: Config, folder: Path, progress: Progress) -> 
         config: of its training.
         folder: where completions are kept while this goes on; what lies there is used.
         progress: told how far it is.
+        policy: model and tokenizer as they were trained, where a second model would not fit
+            beside them; by default the saved adapter is loaded.
     """
     if config.measure == "validation":
         return dict(NOT_TESTED)
     _belongs_to(adapter, folder)
     if config.use_peft:
-        policy = load_saved(adapter)[:2]
+        policy = policy or load_saved(adapter)[:2]
         with policy[0].disable_adapter():
             base = measure_base(config, policy, folder / "before", progress.measuring("before"))
     else:  # the base's weights are not in there any more

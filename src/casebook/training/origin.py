@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from casebook import pretrained
+from casebook import pretrained, processes
 from casebook.case import CasebookError, load_case
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT
 from casebook.records.files import read_json, write_json
@@ -13,7 +13,10 @@ from casebook.records.freshness import digest, input_files, loaded_modules, modu
 from casebook.training.config import Config
 
 # Seeds, and what only concerns logging: the runs of one arm share everything else.
-NOT_OF_THE_ARM = ("seed", "report_to", "disable_tqdm", "save_steps", "save_total_limit")
+NOT_OF_THE_ARM = (
+    *("seed", "report_to", "disable_tqdm"),
+    *("save_steps", "save_total_limit", "save_minutes"),
+)
 
 
 def settings_mark(config: Config, left_out: Collection[str] = NOT_OF_THE_ARM) -> str:
@@ -23,7 +26,8 @@ def settings_mark(config: Config, left_out: Collection[str] = NOT_OF_THE_ARM) ->
 
 def write_origin(path: Path, config: Config) -> None:
     """Write down the code, weights and data that a run starts with."""
-    write_json(path, {"code": module_hashes(loaded_modules()), "files": _files(config)})
+    made = {"code": module_hashes(loaded_modules()), "files": _files(config)}
+    write_json(path, made | {"processes": processes.count()})
 
 
 def check_origin(path: Path, config: Config) -> None:
@@ -32,6 +36,12 @@ def check_origin(path: Path, config: Config) -> None:
     kinds = ("code", "files")
     if not isinstance(then, dict) or not all(isinstance(then.get(kind), dict) for kind in kinds):
         raise CasebookError(f"{path} is damaged: name another folder")
+    begun = then.get("processes", 1)
+    if begun != processes.count():
+        raise CasebookError(
+            f"the run in {path.parent} was begun with another number of processes ({begun}): go on "
+            "with as many, or name another folder"
+        )
     now = {"code": module_hashes(then["code"]), "files": _files(config)}
     for kind in kinds:
         for name, mark in then[kind].items():

@@ -22,6 +22,8 @@ from casebook.settings import read_settings, read_yaml
 from casebook.training.config import Config
 from casebook.training.origin import NOT_OF_THE_ARM, check_origin, settings_mark, write_origin
 
+PREFLIGHT = "preflight.json"  # by `casebook preflight`, before the run begins
+OF_A_RUN = {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}
 SEAL = "whole"  # in a checkpoint: what it and the run's files were when it was written
 
 # What decides how a run is measured, and nothing about how it is trained.
@@ -215,7 +217,7 @@ def check_folder(run: Run) -> None:
     if run.path.is_file():
         raise CasebookError(f"{run.path} cannot be written: it is a file, and no folder")
     held = {path.name for path in run.path.iterdir()} if run.path.exists() else set()
-    if held - {LOCK} and not held & {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}:
+    if held - {LOCK, PREFLIGHT} and not held & OF_A_RUN:
         raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
 
 

@@ -361,7 +361,7 @@ def prompt_maker(profile: str, variant: str | None = None):
     check_name("variant", variant, VARIANTS)
     if PROFILES[profile].embedded:
         return lambda surveys, i: nano_prompt(surveys, i, variant)
-    order = 2 if profile == "a100" else 1
+    order = 2 if profile.startswith("a100") else 1
 
     def text(surveys: Surveys, i: int) -> str:
         prices = surveys.prices[i] if variant == "prices" else None

@@ -29,7 +29,7 @@ from casebook.untrained import Part
 NAME, CASE, PROFILE = "smol_gsm8k", "gsm8k", "smol"
 SETTINGS = {
     "dtype": "bfloat16",
-    "attn_implementation": "eager",  # three times as fast in bfloat16 on a CPU
+    "attn_implementation": "sdpa_grouped",  # the fastest at writing on a CPU
     "max_completion_length": 160,
     "max_seq_length": 1536,
 }

@@ -1,0 +1,184 @@
+"""Several processes that train one policy: the first writes and measures, all of them train.
+
+`accelerate launch` and `torchrun` start the processes and number them in the environment
+(`RANK`, `WORLD_SIZE`). TRL shares out prompts, gathers rewards and averages gradients. What is
+here keeps the run folder to one writer. With one process everything below does nothing.
+"""
+
+import gc
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from casebook.backend import unsloth_chosen
+from casebook.case import CasebookError
+
+Value = TypeVar("Value")
+
+# The others wait while the first evaluates. Torch would give up after 10 or 30 minutes.
+PATIENCE = timedelta(days=2)
+# What shards the weights, by the variable that `accelerate launch` sets: no process holds them all.
+SHARDING = {"ACCELERATE_DEEPSPEED_ZERO_STAGE": ("3",), "ACCELERATE_USE_FSDP": ("true",)}
+# Settings that were made for one process, and the values that several can train with.
+OF_ONE_PROCESS = {"method": "grpo", "fast_inference": False, "prompts_once": False}
+# The same for processes none of which has the whole policy.
+OF_WHOLE_WEIGHTS = {"evaluate_every": 0}
+
+_store: Any = None
+
+
+def count() -> int:
+    """How many processes train together, on all machines."""
+    return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return int(os.environ.get("RANK") or 0) if count() > 1 else 0
+
+
+def first() -> bool:
+    """Whether this process is the one that writes."""
+    return rank() == 0
+
+
+def begin() -> None:
+    """Join the other processes, before TRL does it with less patience; once is enough."""
+    global _store
+    if count() == 1:
+        return
+    import torch
+
+    if torch.distributed.is_initialized():
+        return
+    backend = "gloo"
+    if not _sharing_a_gpu() and torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
+        backend = "cpu:gloo,cuda:nccl"
+    try:
+        _store, number, processes = next(torch.distributed.rendezvous("env://", timeout=PATIENCE))
+    except ValueError as error:
+        raise CasebookError(
+            f"WORLD_SIZE is {count()}, and no launcher says where the others are: start this with "
+            "accelerate launch or torchrun"
+        ) from error
+    torch.distributed.init_process_group(
+        backend, store=_store, rank=number, world_size=processes, timeout=PATIENCE
+    )
+
+
+def check(config: Any) -> None:
+    """Raise a `CasebookError` where several processes cannot train by a configuration."""
+    if count() == 1:
+        return
+    if not config.use_cpu and _sharing_a_gpu():
+        raise CasebookError(
+            f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, and it shows {_gpus()} "
+            "GPU: start one process for each GPU"
+        )
+    if config.use_cpu or not _gpus():
+        # accelerate would number the CPUs, and torch loads no checkpoint onto a `cpu:0`.
+        os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+    _only(config, OF_ONE_PROCESS, "several processes train")
+    wanted = "bf16" if config.bf16 else "fp16" if config.fp16 else "no"
+    if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") not in ("no", wanted):
+        raise CasebookError(
+            "the launcher's mixed precision is not that of the training: start it with "
+            "--mixed_precision no, and the training's bf16 and fp16 decide"
+        )
+    if sharded():
+        _only(config, OF_WHOLE_WEIGHTS, "ZeRO-3 and FSDP train")
+    if unsloth_chosen():
+        raise CasebookError(
+            "several processes train with transformers and PEFT: set CASEBOOK_BACKEND=peft"
+        )
+
+
+def sharded() -> bool:
+    """Whether each process holds only a part of the weights (ZeRO-3, FSDP)."""
+    return count() > 1 and any(os.environ.get(name) in v for name, v in SHARDING.items())
+
+
+def agreed(act: Callable[[], Value]) -> Value:
+    """What `act` gives in the first process, in all of them; the others wait for it.
+
+    Raises:
+        CasebookError: the one that `act` raised, in all processes.
+    """
+    if count() == 1:
+        return act()
+    import torch
+
+    said: list[Any] = [None, None]
+    if first():
+        try:
+            said[0] = act()
+        except CasebookError as error:
+            said[1] = str(error)
+    torch.distributed.broadcast_object_list(said, src=0)
+    if said[1] is not None:
+        raise CasebookError(said[1])
+    return said[0]
+
+
+def gathered(rows: list[Any]) -> list[Any]:
+    """The rows of all processes, in their order."""
+    if count() == 1:
+        return rows
+    import torch
+
+    parts: list[Any] = [None] * count()
+    torch.distributed.all_gather_object(parts, rows)
+    return [row for part in parts for row in part]
+
+
+def wait() -> None:
+    """Go on when all processes have come here."""
+    gathered([])
+
+
+def end() -> bool:
+    """Leave the others; whether there is something left to do here, which only the first has."""
+    if count() > 1:
+        import torch
+
+        if torch.distributed.is_initialized():
+            gc.collect()  # of a trainer that holds on to the group, which would not end then
+            wait()
+            torch.distributed.destroy_process_group()
+    return first()
+
+
+def in_record() -> dict[str, int]:
+    """What a record says of the processes: nothing of a single one."""
+    return {"processes": count()} if count() > 1 else {}
+
+
+def says_it(sentence: str) -> bool:
+    """Whether this process should tell the user, and none has told the same before."""
+    if _store is None:
+        return first()
+    mark = hashlib.sha256(sentence.encode()).hexdigest()
+    return _store.add(f"casebook/{mark}", 1) == 1
+
+
+def _only(config: Any, allowed: Mapping[str, Any], who: str) -> None:
+    for name, value in allowed.items():
+        if getattr(config, name) != value:
+            raise CasebookError(
+                f"{name} is {getattr(config, name)!r}, and {who} only with {value!r}: change it "
+                "with --set, or start one process"
+            )
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _sharing_a_gpu() -> bool:
+    """Whether more processes were started on this machine than it has GPUs, and it has some."""
+    return 0 < _gpus() < int(os.environ.get("LOCAL_WORLD_SIZE") or 1)

@@ -1,0 +1,67 @@
+"""A training that is asked to stop ends at a whole checkpoint, and goes on from there later.
+
+A cluster sends a signal some minutes before it takes the machine away. `SIGUSR1` asks for a stop:
+the step is finished and saved, and the command ends without a record. Where nobody listens for it,
+as in a notebook, the signal keeps its meaning.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from casebook import processes
+
+STOP = signal.SIGUSR1
+
+
+class Stopped(Exception):
+    """A training was asked to stop, and has."""
+
+
+class _Request:
+    listening = came = False
+
+
+@contextmanager
+def on_request() -> Iterator[None]:
+    """Inside it, SIGUSR1 ends a training by `Stopped`.
+
+    The signal goes to all processes of a job. It is blocked as well as handled, since processes
+    that this one starts inherit a block, and would be ended by the signal without one.
+    """
+
+    def handle(number, frame):
+        _Request.came = True
+        if STOP not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
+            raise Stopped
+
+    before = signal.signal(STOP, handle)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [STOP])
+    _Request.listening, _Request.came = True, False
+    try:
+        yield
+    finally:
+        _Request.listening = False
+        if STOP in signal.sigpending():
+            signal.sigwait([STOP])
+        signal.signal(STOP, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def asked() -> bool:
+    """Whether any of the processes was asked to stop; all of them have to ask this together."""
+    if not _Request.listening:
+        return False
+    return any(processes.gathered([_Request.came or STOP in signal.sigpending()]))
+
+
+def now_at_once() -> None:
+    """From here on a request ends what is going on: its files are whole at any time.
+
+    Raises:
+        Stopped: it has come already.
+    """
+    if _Request.listening:
+        if _Request.came:
+            raise Stopped
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [STOP])
