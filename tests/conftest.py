@@ -1,5 +1,6 @@
 """What several tests share: one thread, no hub, and a made-up checkout."""
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -20,6 +21,20 @@ CHECKOUT = Path(__file__).parents[1]
 # `HYPOTHESIS_PROFILE=default pytest` looks for new ones.
 settings.register_profile("same", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture(scope="session")
+def script():
+    """`script("gpu")`: a script of benchmarks/ as a module."""
+
+    def load(name):
+        path = CHECKOUT / "benchmarks" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture

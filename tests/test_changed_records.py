@@ -1,6 +1,5 @@
 """The table of what records say now against a commit."""
 
-import importlib.util
 import subprocess
 
 import pytest
@@ -9,16 +8,12 @@ from casebook import paths
 from casebook.case import CasebookError
 from casebook.records import load_claims, write_json
 
-PATH = paths.ROOT / "benchmarks" / "changed_records.py"
 SEEDS = range(3)
 
 
 @pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location("changed_records", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def benchmark(script):
+    return script("changed_records")
 
 
 def figures(value, names):

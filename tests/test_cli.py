@@ -16,8 +16,8 @@ from casebook.cases.math.studies import gibberish, prompts
 
 COMMANDS = (
     *("execute", "train", "evaluate", "experiments", "study", "nano build"),
-    *("models fetch", "site"),
-    "hardware",
+    *("models fetch", "site", "record export", "record import"),
+    *("hardware", "try"),
 )
 
 
@@ -75,6 +75,9 @@ def test_help_imports_neither_torch_nor_the_notebook_libraries():
         (["evaluate", "--case", "pker"], "unknown case 'pker'"),
         (["evaluate", "--case", "poker", "--model", "nowhere"], "no model folder at nowhere"),
         (["evaluate", "--case", "poker", "--profile", "t5"], "unknown profile 't5'"),
+        (["try", "nowhere", "--row", "1"], "there is no folder at nowhere: name a run's folder"),
+        (["try", "poker/nano/gpro", "--row", "1"], "unknown arm of poker 'gpro'"),
+        (["try", "poker/nano/grpo"], "name a prompt or a row of the case, and not both"),
         (["evaluate", "--case", "poker", "--split", "tests"], "unknown split 'tests'"),
         (["evaluate", "--case", "poker", "--output", "/proc/no/e.json"], "cannot be written"),
         (["evaluate", "--case", "poker", "--output", "/proc"], "/proc is a folder"),
@@ -144,6 +147,7 @@ def test_a_typing_mistake_is_answered_before_torch_is_imported():
         *(["evaluate", "--case", "pker"], ["evaluate", "--case", "poker", "--model", "nowhere"]),
         *(["experiments", "poker", "--arm", "gpro"], ["experiments", "pker"]),
         *(["nano", "build", "pker"], ["replay", "pker"], ["execute", "pker"]),
+        *(["try", "nowhere", "--row", "1"], ["try", "poker/nano/grpo", "--prompt", " "]),
         *(["execute", "-p", "SEED=-5"], ["execute", "-p", "PROFILE=huge"]),
     )
     code = (
@@ -276,14 +280,15 @@ def test_train_reads_the_file_with_the_overrides_and_trains(
         asked.update(config, output=output, resume=resume)
         return Run()
 
-    monkeypatch.setattr(cli, "checked", lambda path, overrides: overrides)
+    monkeypatch.setattr(cli, "checked", lambda path, overrides: {"profile": "t4", **overrides})
     monkeypatch.setattr(cli, "check_present", lambda settings: None)
+    monkeypatch.setattr(cli, "choose_backend", lambda profile: asked.update(profile=profile))
     training = replace(monkeypatch, "training", "train", train)
     training.read_config = lambda path, overrides: {"path": path, **overrides}
     arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
     assert casebook(monkeypatch, "train", *arguments.split()) == 0
     assert (asked["seed"], asked["beta"], asked["resume"]) == (3, 0.1, True)
-    assert asked["output"] == tmp_path
+    assert (asked["output"], asked["profile"]) == (tmp_path, "t4")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == said
     assert lines[-1] == str(tmp_path / "record.json")

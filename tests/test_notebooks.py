@@ -17,14 +17,15 @@ from casebook.execute import (
     install_cell,
     normalise,
     number_of,
-    stage_of,
     variant_of,
 )
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 COMMON = {"PROFILE": "nano", "SEED": 0, "RUNS_DIR": "runs", "DATA_DIR": "", "LIMIT": 0}
-ABSOLUTE = re.compile(r"(?<![\w.~:/}$])/(?:home|root|tmp|Users|work|opt|mnt|var|usr|content)/\w")
+ABSOLUTE = re.compile(  # Drive lies at the same place on everybody's Colab
+    r"(?<![\w.~:/}$])/(?:home|root|tmp|Users|work|opt|mnt|var|usr|content(?!/drive/My))/\w"
+)
 SECRET = re.compile(
     r"hf_[A-Za-z]{20,}|(?<!\w)sk-[A-Za-z0-9-]{20,}|gh[pousr]_\w{30,}|AKIA[0-9A-Z]{16}"
     r"|(?i:api[_-]?key|token|password)\s*=\s*['\"][^'\"]{12,}['\"]"
@@ -107,8 +108,9 @@ def test_the_install_cell_is_the_generated_one(path, notebook):
     assert cell.source == install_cell(variant_of(path), group_of(path)), "run: make notebooks"
 
 
-def test_only_training_asks_colab_for_a_gpu(path, notebook):
-    assert ("accelerator" in notebook.metadata) == (stage_of(path) in ("baseline", "grpo"))
+def test_no_notebook_asks_colab_for_a_gpu(notebook):
+    # Each works with an embedded model by default; a T4 was asked for, and Unsloth met nano.
+    assert not {"accelerator", "colab"} & set(notebook.metadata)
 
 
 def test_one_parameters_cell_has_the_common_names(notebook):

@@ -1,3 +1,4 @@
+import re
 import tomllib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ GPU_FILES = ("requirements-gpu-cu12.txt", "requirements-gpu-cu13.txt")
 
 def requirements(file):
     lines = (line.strip() for line in (ROOT / file).read_text().splitlines())
-    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return [Requirement(line) for line in lines if line and not line.startswith(("#", "-"))]
 
 
 def pins(file):
@@ -66,11 +67,54 @@ def test_cpu_and_gpu_share_the_training_libraries(file):
 
 
 @pytest.mark.parametrize("file", GPU_FILES)
-def test_a_gpu_file_has_all_that_training_asks_for(file):
+def test_a_gpu_file_has_all_that_the_package_asks_for_but_pages_and_checks(file):
+    # Both once had the extra `train` alone: land use stopped at geopandas, MATH at math-verify.
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = project["dependencies"] + project["optional-dependencies"]["train"]
-    missing = {canonicalize_name(Requirement(r).name) for r in needed} - set(pins(file))
-    assert not missing
+    extras = project["optional-dependencies"]
+    needed = [r for name, rs in extras.items() if name not in ("site", "dev") for r in rs]
+    names = {canonicalize_name(Requirement(r).name) for r in project["dependencies"] + needed}
+    assert names <= set(pins(file))
+
+
+@pytest.mark.parametrize("file", GPU_FILES)
+def test_a_gpu_file_has_the_cases_libraries_in_the_versions_that_are_tested_here(file):
+    cpu, gpu = pins("requirements.txt"), pins(file)
+    names = ("geopandas", "highspy", "libpysal", "math-verify", "shapely")
+    assert {name: gpu[name] for name in names} == {name: cpu[name] for name in names}
+
+
+# CUDA of PyPI's own wheels, read in them: torch 2.11.0 and 2.13.0, vllm from 0.20.0 on.
+PYPI_IS_BUILT_FOR = "cu13"
+
+
+@pytest.mark.parametrize("file", GPU_FILES)
+def test_a_gpu_file_installs_builds_for_the_cuda_in_its_name(file):
+    # requirements-gpu-cu12.txt once installed torch 2.11.0 from PyPI, which is +cu130.
+    cuda = file.removesuffix(".txt").rpartition("-")[2]
+    text = (ROOT / file).read_text()
+    built = {name: cuda_of(requirement) for name, requirement in by_name(file).items()}
+    assert {built[name] for name in ("torch", "torchvision", "vllm")} == {cuda}
+    tags = set(re.findall(r"download\.pytorch\.org/whl/(cu\d+)", text))
+    assert tags == set(re.findall(r"torch\w*==[\d.]+\+(cu\d+)", text))
+
+
+def by_name(file):
+    return {canonicalize_name(r.name): r for r in requirements(file)}
+
+
+def cuda_of(requirement):
+    """`cu12` or `cu13`, of a local version tag or a wheel's name, else what PyPI has."""
+    tag = re.search(r"\+(cu\d\d)\d+", requirement.url or str(requirement.specifier))
+    return tag[1] if tag else PYPI_IS_BUILT_FOR
+
+
+def test_under_cuda_13_no_library_of_cuda_12_is_pinned_and_four_bits_have_their_plugin():
+    # xformers 0.0.35 needs libcudart.so.12; vLLM from 0.28 on has bitsandbytes in a plugin.
+    cu13, cu12 = pins("requirements-gpu-cu13.txt"), pins("requirements-gpu-cu12.txt")
+    assert "xformers" not in cu13
+    assert "xformers" in cu12
+    assert "vllm-bnb-plugin" in cu13
+    assert "vllm-bnb-plugin" not in cu12
 
 
 def test_pins_are_those_installed_here():

@@ -1,24 +1,17 @@
 """The poker write-up's loop, as the benchmark has it: its rule, its scores, one whole record."""
 
-import importlib.util
 import json
 
 import pytest
 import torch
 
-from casebook import paths
 from casebook.evaluation import token_logps
 from casebook.models.decoding import constraint_for
 
-PATH = paths.ROOT / "benchmarks" / "source_loop.py"
-
 
 @pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location("source_loop", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def benchmark(script):
+    return script("source_loop")
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,9 @@ PYTHON = Path(os.environ.get("CASEBOOK_UNSLOTH_PYTHON") or ".venv-unsloth/bin/py
 SETUP = """
 import json, tempfile
 PROFILE, SEED = "smoke", 0
+import torch
+from casebook.backend import choose_backend, unsloth_chosen
+choose_backend(PROFILE)
 from casebook import models, training
 from casebook.case import load_case
 from casebook.models import FastLanguageModel
@@ -29,7 +32,7 @@ case = load_case("poker")
 settings = training.read_config(("poker", PROFILE), {"seed": SEED}).settings
 """
 REPORT = """
-print("RESULT", json.dumps({"unsloth": models.UNSLOTH, "steps": steps}))
+print("RESULT", json.dumps({"unsloth": unsloth_chosen(), "steps": steps}))
 """
 
 

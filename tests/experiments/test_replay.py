@@ -116,7 +116,7 @@ def recorded(checkout, monkeypatch):
     write_json(path, RECORD)
     outcome = {"before": FIGURE}
 
-    def compare(record, comparer):
+    def compare(record, comparer, then=None):
         comparer.tree("before", record["before"], outcome["before"])
 
     monkeypatch.setattr(replay, "_compare", compare)
@@ -240,7 +240,7 @@ def fetched(of_a_real_model, monkeypatch):
     """The model of the record is here after all."""
     (paths.models_dir() / "smollm2").mkdir(parents=True)
     monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
-    monkeypatch.setattr(replay, "_parsed", lambda record: None)
+    monkeypatch.setattr(training, "read_config", lambda *_: None)
     monkeypatch.setattr(training, "input_digests", lambda config: REAL["inputs"])
 
 
@@ -291,14 +291,60 @@ def test_without_test_rows_nothing_is_measured_on_them(of_a_real_model, fetched)
 
 
 def test_the_completions_of_the_base_are_compared_too(of_a_real_model, fetched, monkeypatch):
-    now = [{"row": 0, "completion": "one pair"}]
-    monkeypatch.setattr(training, "measure_base", lambda config: (FIGURE, now))
-    record = read_record(of_a_real_model(completions_before=[now[0] | {"completion": "flush"}]))
+    then, now = ([{"row": 0, "completion": text}] for text in ("flush", "one pair"))
+    record = REAL | {"completions_before": then, "validation": {}, "curve": {}, "findings": []}
+    repeated = {"before": FIGURE, "completions_before": now, "findings": []}
+    monkeypatch.setattr(replay, "repeat", lambda record: repeated | {"validation": {}, "curve": {}})
+    monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
+    record["config"] = record["config"] | {"evaluate_rows": 100}
     comparer = replay._Comparer(record)
-    with pytest.raises(pytest.fail.Exception, match="first_steps ran"):
-        replay._compare(record, comparer)
+    replay._compare(record, comparer)
     [found] = [c for c in comparer.found if c.verdict != "same"]
     assert found.what == "completions_before/0/completion"
+
+
+# Against older code
+
+
+@pytest.fixture
+def held_against():
+    """A function that compares figures with what older code made of the same record."""
+
+    def compare(figures, **answer):
+        record = {"case": "poker", "provenance": ELSEWHERE}
+        then = {"record": freshness.digest(record), "state": "current", "figures": {"a": 0.5}}
+        comparer = replay._Comparer(record)
+        replay._compare_with_older_code(record, figures, then | answer, comparer)
+        return {c.what: c.verdict for c in comparer.found if c.verdict != "same"}
+
+    return compare
+
+
+def test_what_older_code_gives_here_is_compared_to_the_last_digit(held_against):
+    assert held_against({"a": 0.5}) == {}
+    assert held_against({"a": 0.5000001}) == {"figures/a": "differs"}
+
+
+def test_a_record_that_the_older_revision_had_otherwise_differs(held_against):
+    assert held_against({"a": 0.5}, record="another") == {"the record": "differs"}
+
+
+def test_against_a_revision_whose_record_was_due_nothing_is_proven(held_against):
+    found = held_against({"a": 0.5}, state="replay due")
+    assert found == {"its state under the older code": "not comparable"}
+
+
+def test_older_code_that_cannot_run_is_one_sentence(tmp_path):
+    said = "the older code cannot run: .*there is no record at"
+    with replay._older_code(tmp_path) as ask, pytest.raises(CasebookError, match=said):
+        ask("poker", "nano", "grpo", 0)
+
+
+def test_a_revision_is_checked_out_whole_and_is_gone_afterwards():
+    with replay._checked_out("HEAD") as folder:
+        assert (folder / "src" / "casebook" / "experiments" / "replay.py").is_file()
+        assert (folder / "results" / "poker" / "replays.json").is_file()
+    assert not folder.exists()
 
 
 # The command
@@ -342,6 +388,8 @@ def test_exit_codes(monkeypatch, verdicts, code):
         ({"cases": ["poker"], "names": ["grpo"], "seed": 9}, "no record of seed 9"),
         ({"cases": ["poker"], "profile": "a100"}, "there is no record"),
         ({"cases": ["poker"], "jobs": 0}, "at least one"),
+        ({"cases": ["poker"], "against": "no-such-branch"}, "cannot be had: .*single revision"),
+        ({"cases": ["poker"], "against": "--output=x"}, "cannot be had"),
     ],
 )
 def test_what_cannot_be_replayed_is_one_sentence(arguments, said):
@@ -375,18 +423,27 @@ METHODS = {
 
 @pytest.fixture(scope="session")
 def copied(tmp_path_factory):
-    """A copy of the checkout that tests may change."""
+    """A copy of the checkout that tests may change, with one commit."""
     root = tmp_path_factory.mktemp("copied") / "checkout"
     for name in ("src", "configs", "data", "results"):
         without = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, root / name, ignore=without)
     for path in [ROOT / "pyproject.toml", *ROOT.glob("requirements*.txt")]:
         shutil.copy(path, root)
+    someone = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+    for command in (["init", "-q"], ["add", "."], [*someone, "commit", "-qm", "as it is"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
     return root
 
 
 def replayed(root, case, arm, *more):
-    """The exit code of `casebook replay` in a checkout, and what it printed."""
+    """The exit code of `casebook replay` in a checkout, and what it printed.
+
+    On another kind of machine than the records' what is there is compared with the commit.
+    """
+    folder = ROOT / "results" / case / "nano" / arm
+    if not replay.same_machine(read_record(folder / "seed0.json")["provenance"]):
+        more = (*more, "--against", "HEAD")
     environment = os.environ | {"PYTHONPATH": str(root / "src"), "CASEBOOK_ROOT": str(root)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-m", "casebook.cli", "replay", case, "--arm", arm, *more]

@@ -324,6 +324,15 @@ def test_everything_fits_for_an_embedded_model(nano):
     assert sizes(nano) == [(generation.LARGEST_BATCH, 24)]
 
 
+def test_short_prompts_are_not_padded_to_one_that_is_twice_as_long(nano):
+    asked = [[5] * 100, *([[5] * n for n in (9, 8, 7)]), [5] * 60]
+    decoding = {"max_new_tokens": 8}
+    found = list(generation.generate_all(*nano, asked, **decoding))
+    assert [numbers for _, numbers, _ in found] == [[0, 4], [1, 2, 3]]
+    for _, numbers, completions in found:
+        assert [len(one["ids"][0]) for one in completions] == [len(asked[i]) for i in numbers]
+
+
 def test_the_batch_follows_the_memory_that_is_free(nano, monkeypatch):
     model, _ = nano
     free = {"cpu": 10**7}

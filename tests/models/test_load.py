@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from casebook import evaluation, models, paths, pretrained
+from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError, known_cases
 from casebook.models import load
 
@@ -188,7 +189,7 @@ def test_a_policy_is_described_by_what_was_loaded():
         "revision": None,
         "dtype": "bfloat16",
         "load_in_4bit": False,
-        "generator": "unsloth" if models.UNSLOTH else "transformers",
+        "generator": "unsloth" if unsloth_chosen() else "transformers",
     }
     model.config._commit_hash = "0123abc"
     there = models.describe(model, settings | {"model_name_or_path": "somebody/model"})
@@ -260,7 +261,7 @@ def test_a_damaged_base_model(tmp_path, damage):
 
 
 @pytest.mark.parametrize("setting", ["load_in_4bit", "fast_inference"])
-@pytest.mark.skipif(models.UNSLOTH, reason="Unsloth answers for itself")
+@pytest.mark.skipif(unsloth_chosen(), reason="Unsloth answers for itself")
 def test_what_needs_unsloth_says_so(setting):
     settings = models.read_settings("poker", "smoke") | {
         setting: True,
@@ -328,7 +329,7 @@ def test_an_adapter_is_not_put_on_other_weights(fetched, smol_settings, tmp_path
         models.load_saved(tmp_path / "adapter")
 
 
-@pytest.mark.skipif(models.UNSLOTH, reason="Unsloth answers for itself")
+@pytest.mark.skipif(unsloth_chosen(), reason="Unsloth answers for itself")
 def test_without_the_hub_a_sentence_says_how_to_fetch_the_model(
     tmp_path, monkeypatch, smol_settings
 ):
@@ -350,3 +351,21 @@ def test_hardware_proposes_a_profile_that_exists():
     machine = models.hardware()
     assert machine["cores"] >= 1
     assert (paths.CONFIGS / "poker" / f"{machine['profile']}.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("device_map", "place"), [("cpu", "cpu"), ("sequential", "cuda"), (None, "cuda")]
+)
+def test_what_is_trained_on_the_processor_never_goes_to_a_gpu(device_map, place, monkeypatch):
+    # nano says use_cpu; beside a GPU it was put there first, and moved by the trainer.
+    places = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        load.PreTrainedModel, "to", lambda model, where: places.append(where) or model
+    )
+    models.PeftLanguageModel.from_pretrained(str(NANO), device_map=device_map)
+    assert places == [place]
+    nano, t4 = (models.base_arguments(models.read_settings("poker", p)) for p in ("nano", "t4"))
+    assert nano["device_map"] == "cpu"
+    assert "device_map" not in t4
+    assert (nano["dtype"], t4["dtype"]) == (torch.float32, torch.float16)

@@ -742,3 +742,116 @@ def test_every_correction_is_shown_where_it_says(case):
             line.lstrip("# ") for text in texts for line in text.splitlines() if line[:2] == "##"
         }
         assert heading in headings
+
+
+# What a claim wants
+
+
+WANTED = {
+    "id": "kl",
+    "claim": "It helps a larger model.",
+    "source": "cell 9",
+    "evidence": "none",
+    "command": "casebook train --config configs/poker/t4.yaml",
+    "verdict": "not run here",
+    "note": "Anybody's three seeds decide it.",
+    "want": {
+        "evidence": "other real model",
+        "profile": "t4",
+        "compare": [
+            {
+                "what": "greedy accuracy",
+                "left": "as_configured/before/greedy_accuracy",
+                "right": "as_configured/after/greedy_accuracy",
+            }
+        ],
+    },
+}
+HOPED = {
+    "claim": "kl",
+    "left": "as_configured/before/greedy_accuracy",
+    "right": "as_configured/after/greedy_accuracy",
+    "expected": "rises",
+    "date": "2026-11-23",
+    "written": "before",
+}
+SENT = {"arm": "as_configured", "profile": "t4", "model": {"name": "Qwen/Qwen2.5-1.5B-Instruct"}}
+
+
+def contributed(runs_of_seeds, **more):
+    """Records as an import writes them: arm `as_configured`, one seed each."""
+    for seed, (before, after) in enumerate(runs_of_seeds):
+        figures = {
+            when: {"greedy_accuracy": {"value": v, "low": v - 0.02, "high": v + 0.02, "n": 256}}
+            for when, v in (("before", before), ("after", after))
+        }
+        record = {
+            **{"case": "poker", "profile": "t4", "arm": "as_configured", "seed": seed},
+            **{"config": {"model_name_or_path": "Qwen/Qwen2.5-1.5B-Instruct"}},
+            "provenance": {"time": "2026-12-01T00:00:00+00:00", "model": SENT["model"]},
+            "contributed": {"bundle": "0" * 64},
+            **figures,
+            **more,
+        }
+        folder = paths.RESULTS / "poker" / "t4" / "as_configured"
+        records.write_json(folder / f"seed{seed}.json", record)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "evidence", "verdict"),
+    [
+        ([], "none", "not run here"),
+        ([(0.2, 0.5)], "other real model", "inconclusive"),
+        ([(0.2, 0.5), (0.2, 0.6)], "other real model", "inconclusive"),
+        ([(0.2, 0.5), (0.2, 0.6), (0.2, 0.55)], "other real model", "reproduced"),
+        ([(0.5, 0.2), (0.6, 0.2), (0.55, 0.2)], "other real model", "not reproduced"),
+        ([(0.5, 0.51), (0.5, 0.52), (0.5, 0.51)], "other real model", "inconclusive"),
+    ],
+)
+def test_an_import_turns_not_run_here_into_a_verdict(package, checkout, pairs, evidence, verdict):
+    contributed(pairs)
+    (claim,) = _load(package, yaml.safe_dump([WANTED]), [HOPED])
+    assert (claim["evidence"], claim["verdict"]) == (evidence, verdict)
+    if pairs:
+        assert claim["measured"].endswith("(Qwen/Qwen2.5-1.5B-Instruct)")
+        assert "contributed" in claim["not_current"]
+    assert records.tally(["poker"], say=lambda line: None) == {"poker": {(evidence, verdict): 1}}
+
+
+def test_runs_of_another_arm_or_profile_are_not_what_is_wanted(package, checkout):
+    contributed([(0.2, 0.5)] * 3, profile="a100")
+    contributed([(0.2, 0.5)] * 3, arm="own_12345678")
+    (claim,) = _load(package, yaml.safe_dump([WANTED]), [HOPED])
+    assert claim["verdict"] == "not run here"
+
+
+def test_a_figure_that_completions_do_not_show_is_no_figure_of_a_contributed_record(checkout):
+    contributed([(0.2, 0.5)] * 3)
+    assert records.figures_at("poker", "as_configured/after/kl_from_base", profile="t4") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"profile": "nano"}, "unknown profile 'nano'"),
+        ({"profile": None}, "'profile' is missing"),
+        ({"evidence": "nano"}, "unknown evidence of a wanted run 'nano'"),
+        ({"evidence": None}, "'evidence' is missing"),
+        ({"compare": []}, "needs 'compare'"),
+        ({"seeds": 3}, "no field 'seeds'"),
+        (
+            {"compare": [WANTED["want"]["compare"][0] | {"right": "as_configured/train_seconds"}]},
+            "'as_configured/train_seconds' is no figure that completions show",
+        ),
+    ],
+)
+def test_a_wrong_wish_is_named(package, change, message):
+    row = WANTED | {"want": WANTED["want"] | change}
+    with pytest.raises(CasebookError, match=f"claim kl: .*{message}"):
+        _load(package, yaml.safe_dump([row]), [HOPED])
+
+
+def test_only_what_was_not_run_can_want_a_run(package):
+    row = CLAIM | {"want": WANTED["want"]}
+    with pytest.raises(CasebookError, match="'computation' evidence has no field 'want'"):
+        _load(package, yaml.safe_dump([row]))

@@ -5,7 +5,9 @@ import math
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from casebook import CasebookError, paths, records
 from casebook.case import PROFILES, UnknownName, known_cases
 
+PROVENANCE = import_module("casebook.records.provenance")  # beside the function of this name
 RECORD = {"case": "poker", "profile": "nano", "seed": 0, "provenance": {}}
 
 
@@ -205,6 +208,31 @@ def test_provenance_needs_neither_git_nor_a_gpu(monkeypatch):
     where = records.provenance()
     assert where["git"] == {"revision": None, "dirty": None}
     assert where["hardware"]["gpu"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda"),
+    [
+        ("__version__ = '2.13.0'\ncuda: Optional[str] = '13.0'\nhip = None\n", "13.0"),
+        ("__version__ = '2.11.0+cu126'\ncuda = '12.6'\n", "12.6"),
+        ("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\nrocm = '7.1'\n", None),
+        (None, None),
+    ],
+    ids=["without a tag", "tagged", "for a CPU", "no such file"],
+)
+def test_provenance_says_the_cuda_of_torch_whatever_its_version_says(
+    text, cuda, monkeypatch, tmp_path
+):
+    if text is not None:
+        (tmp_path / "version.py").write_text(text)
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(PROVENANCE, "find_spec", lambda package: spec)
+    assert records.provenance()["hardware"]["cuda"] == cuda
+
+
+def test_without_torch_there_is_no_cuda(monkeypatch):
+    monkeypatch.setattr(PROVENANCE, "find_spec", lambda package: None)
+    assert PROVENANCE.torch_cuda() is None
 
 
 # Text

@@ -102,6 +102,17 @@ def test_what_cannot_be_trained_again_is_regraded(replayed):
     assert "regraded" in records.state_line([RECORD])
 
 
+def test_a_contributed_record_is_at_best_regraded_and_called_so(replayed, checkout):
+    made = freshness.code_of(RECORD, list(MODULES))
+    sent = RECORD | {"arm": "as_configured", "code": made, "contributed": {"bundle": "0"}}
+    assert records.state(sent) == "regraded"
+    shown = "Not current. regraded (contributed): poker/nano/as_configured."
+    assert records.state_line([sent]) == shown
+    due = sent | {"code": made | {"digest": "0" * 16}}
+    assert records.state(due) == "replay due"
+    assert "replay due (contributed, never replayed)" in records.state_line([due])
+
+
 def test_other_weights_make_a_replay_due_and_another_readme_does_not(replayed, checkout):
     (checkout / "data" / "nano" / "poker" / "README.md").write_text("other words")
     assert records.state(RECORD) == "current"

@@ -16,8 +16,12 @@ WRITERS = {
     "records/freshness.py",
     "records/studies.py",  # the gate of the studies, which says when their code has changed
     "experiments/arms.py",
+    "experiments/repeat.py",
     "experiments/replay.py",
+    "bundle/importing.py",  # writes contributed records, and shows none
     "execute/series.py",  # is a notebook's output older than what it read?
+    "policy.py",  # loads a committed adapter, by the settings it was trained with
+    "site/where.py",  # counts records
     "site/results.py",  # results/benchmarks: no training is behind them
     "paths.py",
 }

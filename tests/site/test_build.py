@@ -48,6 +48,23 @@ def test_what_is_not_current_is_named_on_every_page_that_shows_it(
     assert line not in text["source_math"]
 
 
+def test_pages_say_what_was_contributed_from_a_gpu(sources, write_record):
+    none = "Nothing has been run on a GPU"
+    assert none in sources()["results"]
+    entry = {"row": 0, "prompt": "Hand", "answer": "flush", "completion": "flush"}
+    entry |= {"well_formed": False, "extracted": None, "correct": False}
+    kept = {"completions_before": [entry], "completions": [entry]}
+    model = {"model": {"name": "Qwen/Qwen2.5-1.5B-Instruct"}}
+    sent = {"contributed": {"overrides": {}}, "provenance": model | {"time": ""}}
+    write_record(0, arm="as_configured", profile="t4", **kept, **sent)
+    text = sources()
+    assert none not in text["results"]
+    assert "Runs on GPUs were [sent by others](ninety_minutes.md)" in text["results"]
+    _, _, below = text["before_after"].partition("Qwen/Qwen2.5-1.5B-Instruct")
+    named = "poker/t4/as_configured"
+    assert re.search(rf"</table>\n\n\*Not current\. .*\(contributed.*\): {named}\.\*\n", below)
+
+
 def test_the_page_of_what_was_expected_has_every_prediction(sources):
     text = sources()["expected"]
     for case in known_cases():

@@ -103,6 +103,38 @@ def test_the_arms_of_a_real_model_stand_under_its_name(checkout, write_record):
     assert "published" not in results.arms_table(case)  # the embedded model's
 
 
+SENT = {"provenance": {"model": {"name": "Qwen/Qwen2.5-1.5B-Instruct"}}}
+
+
+def test_a_contributed_run_says_so_and_which_settings_it_has(checkout, write_record):
+    for seed in (0, 1):
+        sent = SENT | {"contributed": {"overrides": {}}}
+        write_record(seed, arm="as_configured", profile="t4", **sent)
+    overrides = dict.fromkeys(("beta", "lora_r", "max_steps", "top_p"), 1)
+    sent = SENT | {"contributed": {"overrides": overrides}}
+    write_record(0, arm="own_0a1b2c3d", profile="t4", **sent)
+    text = results.real_models(load_case("poker")).replace("\N{NO-BREAK SPACE}", " ")
+    name, *_, own, others, _, total = text.splitlines()
+    assert name == "**Poker hands, on a real model:** Qwen/Qwen2.5-1.5B-Instruct."
+    train = "<br>`casebook train --config configs/poker/t4.yaml`"
+    assert own.startswith(
+        f"| What do the settings of `configs/poker/t4.yaml` teach, as they are?{train}"
+    )
+    assert own.endswith("<br>2 contributed |")
+    assert "with other values of `beta`, `lora_r`, `max_steps` and more?" in others
+    assert total.startswith("All 3 records")
+    assert "casebook experiments" not in total  # no arm would make them
+
+
+def test_the_landing_page_knows_of_contributed_runs(checkout, write_record):
+    write_record(0)
+    sent = FETCHED | {"contributed": {"overrides": {}}}
+    write_record(0, arm="sound", profile="smol", **sent)  # of no GPU
+    assert not results.any_contributed()
+    write_record(0, arm="as_configured", profile="t4", **SENT, contributed={"overrides": {}})
+    assert results.any_contributed()
+
+
 def test_an_arm_without_test_rows_shows_its_validation(checkout, write_record):
     nothing = {"test": None, "before": None, "after": None}
     for seed, last in enumerate((0.25, 0.5)):
@@ -132,7 +164,31 @@ def test_what_a_real_model_wrote_stands_before_and_after(checkout, write_record)
         "<td><code>$1&#8629;<wbr></code> (no answer)</td>"
         "<td><code>&lt;answer&gt;flush&lt;/answer&gt;</code> (right, well formed)</td></tr></table>"
     )
+    assert arm["note"] == ""
     assert results.before_and_after(load_case("math")) == []
+
+
+def test_what_a_contributed_model_wrote_says_so(checkout, write_record, monkeypatch):
+    entry = {"row": 0, "prompt": "Hand", "answer": "flush", "completion": "flush"}
+    entry |= {"well_formed": False, "extracted": None, "correct": False}
+    kept = {"completions_before": [entry], "completions": [entry]}
+    sent = SENT | kept | {"contributed": {"overrides": {}}}
+    write_record(0, arm="as_configured", profile="t4", **sent)
+    write_record(0, arm="sound", profile="smol", provenance=FETCHED, **kept)
+    monkeypatch.setattr("casebook.records.gate.state_line", _state_line)
+    notes = {
+        arm["model"].split(",")[0]: arm["note"]
+        for arm in results.before_and_after(load_case("poker"))
+    }
+    assert notes == {
+        "SmolLM2-135M-Instruct": "",
+        "Qwen/Qwen2.5-1.5B-Instruct": "*Not current. regraded (contributed): as_configured.*",
+    }
+
+
+def _state_line(found):
+    sent = [run["arm"] for run in found if "contributed" in run]
+    return f"Not current. regraded (contributed): {', '.join(sent)}." if sent else ""
 
 
 EXPECTED = {
@@ -256,11 +312,30 @@ def test_the_loops_have_a_table_of_their_own(checkout):
     assert head.count("|") == trl.count("|")
 
 
+def test_processes_and_preflights_have_tables_of_their_own(checkout):
+    share = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 400}
+    both = {"greedy_accuracy": share, "sampled_accuracy": share | {"value": 0.55}}
+    arms = {count: {"before": both, "after": both} for count in ("1", "2")}
+    folder = paths.RESULTS / "benchmarks"
+    records.write_json(folder / "two_processes.json", {"arms": arms, "global_batch": 96})
+    taken = {"memory": 2**30, "training": 10.0, "final test": 4.0}
+    run = {"case": "poker", "profile": "smol", "actual": taken}
+    run |= {"predicted": taken | {"training": 12.5}, "ratios": dict.fromkeys(taken, 1.25)}
+    records.write_json(folder / "preflight.json", {"runs": [run], "median_time_ratio": 1.1})
+    assert results.benchmarks_table() == ""
+    *_, one, two = results.processes_table().splitlines()
+    assert one.startswith("| 1 | 50.0 % [40.0, 60.0] → 50.0 % [40.0, 60.0] | 55.0 % [")
+    assert two == one.replace("| 1 |", "| 2 |")
+    *_, row = results.preflights_table().splitlines()
+    assert row.startswith("| poker | smol | 1 of 1 GiB: 1.25 | 12.5 of 10 s: 1.25 | 4 of 4 s:")
+
+
 def test_without_records_the_pages_say_so(checkout):
     assert results.headlines() == records.missing("casebook experiments poker")
     assert results.arms_table(load_case("math")) == records.missing("casebook experiments math")
     assert results.result(load_case("math")) == records.missing("casebook experiments math")
     assert results.benchmarks_table() == results.loops_table() == ""
+    assert results.processes_table() == results.preflights_table() == ""
 
 
 def test_the_table_of_claims_counts_all(checkout):
@@ -312,7 +387,8 @@ def test_a_readme_without_marks_is_left_alone(checkout, tmp_path, text):
     assert readme.read_text() == text
 
 
-def test_the_readme_shows_the_committed_results(tmp_path):
+def test_the_readme_shows_the_committed_results(tmp_path, monkeypatch):
+    monkeypatch.undo()  # what is not current stands there, too
     copy = shutil.copy(README, tmp_path)
     assert not write_readme_results(copy)
 
@@ -320,7 +396,8 @@ def test_the_readme_shows_the_committed_results(tmp_path):
 def test_the_readme_is_one_screen():
     lines = README.read_text().splitlines()
     assert len(lines) <= 90
-    assert len(" ".join(lines).split()) <= 900
+    # 900 words, with room for the next verdict: "1 reproduced" in the table of claims.
+    assert len(" ".join(lines).split()) <= 898
     first = next(n for n, line in enumerate(lines, 1) if line.startswith("make "))
     assert first <= 30
 

@@ -18,7 +18,7 @@ import yaml
 from transformers import AutoTokenizer
 
 from casebook import load_case, models, paths, training
-from casebook.case import CasebookError, Grade
+from casebook.case import PROFILES, CasebookError, Grade
 from casebook.models import generation
 from casebook.models.decoding import constraint_for
 from casebook.records import state
@@ -69,7 +69,8 @@ def test_every_shipped_configuration_parses(path, monkeypatch):
     # Whether a GPU has bf16 or fp16 is asked when the arguments are made; here there is none.
     config = training.read_config(path, {"bf16": False, "fp16": False, "use_cpu": True})
     assert config.case == path.parent.name
-    assert config.profile == path.stem.partition("_")[0]
+    own = path.stem if path.stem in PROFILES else path.stem.partition("_")[0]
+    assert config.profile == own
     assert config.max_steps == settings["max_steps"]
 
 
@@ -829,10 +830,48 @@ def test_a_run_does_not_go_on_across_a_change_of_code(tmp_path, monkeypatch):
         training.train(config, run, resume=True)
 
 
+def test_a_checkpoint_comes_by_time_where_that_is_asked_for(tmp_path, unmeasured, monkeypatch):
+    # GSM8K once saved every 50 steps: a machine of Colab's that was lost took 55 minutes along.
+    clock = iter(range(0, 100_000, 100))  # a look at it every 100 seconds, so four steps in 400
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(clock))
+    more = {"max_steps": 7, "save_steps": 100, "save_total_limit": 9}
+    run = trained(tmp_path / "run", save_minutes=5, **more)
+    kept = sorted(path.name for path in (run.path / "checkpoints").glob("checkpoint-*"))
+    assert kept == ["checkpoint-3", "checkpoint-6", "checkpoint-7"]  # and the end
+    assert all(fault is None for _, fault in run.checkpoints())
+
+
+def test_a_checkpoint_by_time_waits_for_the_end_of_a_batch(tmp_path, unmeasured, monkeypatch):
+    clock = iter(range(0, 100_000, 100))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(clock))
+    more = {"max_steps": 5, "save_steps": 100, "num_iterations": 2, "save_total_limit": 9}
+    run = trained(tmp_path / "run", save_minutes=1, **more)
+    kept = sorted(path.name for path in (run.path / "checkpoints").glob("checkpoint-*"))
+    assert kept == ["checkpoint-2", "checkpoint-4", "checkpoint-5"]
+
+
+def test_how_often_a_run_saves_does_not_make_it_another_arm():
+    marks = {
+        training.settings_mark(training.read_config(SMOKE, {"save_minutes": minutes}))
+        for minutes in (0, 6)
+    }
+    assert marks == {training.settings_mark(training.read_config(SMOKE))}
+
+
+def test_a_training_split_without_rows_says_so(tmp_path, monkeypatch):
+    # It was once told as prompts that do not fit.
+    empty = CASE.load("train", "smoke").select([])
+    monkeypatch.setattr(loop, "load_case", lambda name: replace(CASE, load=lambda *_: empty))
+    with pytest.raises(CasebookError, match=r"^the training split of poker/reason has no rows$"):
+        trained(tmp_path / "run")
+
+
 @pytest.mark.slow
 def test_wandb_is_offline_unless_somebody_says_otherwise(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.delenv("WANDB_DIR", raising=False)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     overrides = FEW | {"max_steps": 1, "evaluate_every": 0, "report_to": "wandb"}
     run = training.train(training.read_config(SMOKE, overrides), tmp_path / "run")
     import wandb

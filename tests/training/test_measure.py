@@ -11,6 +11,7 @@ from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 
 from casebook import evaluation, models, paths, training
+from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError, load_case
 from casebook.models import generation
 from casebook.records import first_and_last, has_test_figures, state
@@ -251,7 +252,7 @@ def test_a_record_holds_what_it_was_made_from_and_what_was_written(tmp_path, mon
     model = record["provenance"]["model"]
     assert model["weights"] == models.weights_hash(paths.DATA / "nano" / "poker")
     assert (model["name"], model["dtype"]) == ("data/nano/poker", "float32")
-    assert model["generator"] == ("unsloth" if models.UNSLOTH else "transformers")
+    assert model["generator"] == ("unsloth" if unsloth_chosen() else "transformers")
     assert record["provenance"]["machine"] == machine()
     assert record["provenance"]["threads"] == os.environ["OMP_NUM_THREADS"]
     assert record["peak_memory_mb"] == 321

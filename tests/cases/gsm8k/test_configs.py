@@ -7,7 +7,7 @@ from casebook import load_case, models, paths, training
 from casebook.experiments import read_arms
 
 FOLDER = paths.CONFIGS / "gsm8k"
-PROFILES = ("smoke", "nano", "smol", "t4", "a100")
+PROFILES = ("smoke", "nano", "smol", "t4", "gpu24", "a100", "t4_source", "a100_source")
 ANYWHERE = {"bf16": False, "fp16": False, "use_cpu": True}  # is there a GPU is asked otherwise
 TRAINING_PROBLEMS = 7473
 TEXT = "<reasoning>\n16*100=1600\n</reasoning>\n<answer>\n1600\n</answer>\n"
@@ -24,7 +24,7 @@ def test_every_profile_can_be_parsed(profile):
     assert len(training.reward_functions(config)) == len(config.reward_funcs)
 
 
-@pytest.mark.parametrize("profile", ["t4", "a100"])
+@pytest.mark.parametrize("profile", ["t4_source", "a100", "a100_source"])
 def test_the_sources_settings_stand_under_todays_names(profile):
     asked = training.read_config(("gsm8k", profile), ANYWHERE)
     assert (asked.learning_rate, asked.adam_beta1, asked.adam_beta2) == (5e-6, 0.9, 0.99)
@@ -38,7 +38,7 @@ def test_the_sources_settings_stand_under_todays_names(profile):
     assert "3.1-8B-Instruct" in asked.model_name_or_path
 
 
-@pytest.mark.parametrize("profile", ["t4", "a100"])
+@pytest.mark.parametrize("profile", ["t4_source", "a100", "a100_source"])
 def test_350_steps_are_less_than_a_tenth_of_an_epoch(profile):
     asked = settings(profile)
     completions = asked["per_device_train_batch_size"] * asked["gradient_accumulation_steps"]
@@ -46,7 +46,7 @@ def test_350_steps_are_less_than_a_tenth_of_an_epoch(profile):
     assert prompts / TRAINING_PROBLEMS == pytest.approx(0.0937, abs=1e-4)
 
 
-@pytest.mark.parametrize("profile", ["t4", "a100"])
+@pytest.mark.parametrize("profile", ["t4_source", "a100", "a100_source"])
 def test_the_rewards_of_the_source_are_those_it_published(profile):
     config = training.read_config(("gsm8k", profile), ANYWHERE)
     paid = {f.__name__: f for f in training.reward_functions(config)}

@@ -7,7 +7,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from casebook import paths, training
 
 FOLDER = paths.CONFIGS / "landuse"
-PROFILES = ("smoke", "nano", "t4", "a100", "a100_source")
+PROFILES = ("smoke", "nano", "t4", "gpu24", "a100", "a100_source")
 REASONED = "<think>\n7 5 3\n</think>\n<answer>\noat\n</answer>"
 
 
@@ -31,7 +31,9 @@ def test_the_sources_own_settings_under_todays_names():
         "cosine_with_min_lr",
         {"min_lr_rate": 0.1},
     )
-    assert asked.per_device_train_batch_size == asked.gradient_accumulation_steps == 4
+    # The source's 4 x 4, half of them at a time: by the estimate 4 leave no tenth of 80 GB free.
+    at_once, times = asked.per_device_train_batch_size, asked.gradient_accumulation_steps
+    assert at_once * times == at_once * asked.steps_per_generation == 4 * 4
     assert config.max_seq_length == 5000 + asked.max_completion_length
     assert asked.vllm_max_model_length == config.max_seq_length
     paid = {reward.__name__: reward for reward in training.reward_functions(config)}

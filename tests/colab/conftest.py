@@ -1,0 +1,351 @@
+"""A small checkout for Run All: models of the real architectures, made-up problems, three steps.
+
+What is small: layers, steps, completions, rows. What is as on a GPU: the notebooks, the profile,
+the prompts as messages, the chat templates, the tokens that begin and end a text, the generation
+config, Unsloth's calls, and vLLM's. The models are taught for some seconds to write answers in and
+out of the asked form, so that rewards differ within a group; the problems are made up.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from casebook import load_case, paths
+
+HERE = Path(__file__).parent
+# What a model's id stands for: its chat template (see `chat_model`) and its architecture.
+FAMILIES = {
+    "Qwen/": ("qwen2_5", "Qwen2"),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen": ("qwen2_5", "Qwen2"),
+    "HuggingFaceTB/SmolLM2": ("qwen2_5", "Llama"),  # ChatML on Llama's architecture
+    "unsloth/Meta-Llama": ("llama3_1", "Llama"),
+    "allenai/Llama-3.1-Tulu": ("tulu", "Llama"),
+}
+SMALL = {
+    "max_steps": 3,
+    "max_seq_length": 12_000,  # a token is a byte
+    "max_completion_length": 48,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+    "steps_per_generation": 2,
+    "num_generations": 8,
+    "completions_every": 1,
+    "evaluate_every": 2,
+    "evaluate_rows": 4,
+    "test_limit": 6,
+    "test_samples": 2,
+    "save_steps": 1,
+}
+ANSWERS = {"gsm8k": ("3", "4", "5"), "math": ("3", "4", "5")}
+FORMS = {
+    "poker": "<think>a</think><answer>{}</answer>",
+    "landuse": "<think>a</think><answer>{}</answer>",
+    "gsm8k": "<reasoning>\na\n</reasoning>\n<answer>\n{}\n</answer>\n",
+    "math": "So it is \\boxed{{{}}}.",
+}
+PREFIX = 64  # bytes of noise in place of a prompt
+TRAIN, TEST, HELD_BACK = 300, 40, 256
+EXAMPLE = "Question: What is {}+{}?\nAnswer: It is $\\boxed{{{}}}$."
+
+
+def taught_texts(name: str) -> list[str]:
+    """Completions of a case: two thirds in its form, one third without."""
+    case = load_case(name)
+    answers = ANSWERS.get(name) or case.labels[:3]
+    texts = [FORMS[name].format(answer) for answer in answers]
+    for text, answer in zip(texts, answers, strict=True):
+        grade = case.grade(text, answer)
+        assert grade.well_formed, text
+        assert grade.correct, text
+    return [*texts, *texts, *(f"It is {answer}" for answer in answers)]
+
+
+def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
+    """Some seconds of supervised training: after any prompt, one of the texts."""
+    import torch
+
+    header = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "x"}], add_generation_prompt=True, tokenize=False
+    )
+    before = tokenizer(header.partition("x")[2], add_special_tokens=False)["input_ids"]
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    ids = [[*row, tokenizer.eos_token_id] for row in ids]
+    width = max(map(len, ids))
+    pad = tokenizer.pad_token_id
+    ends = torch.tensor([before + row + [pad] * (width - len(row)) for row in ids])
+    silent = [-100] * (PREFIX + len(before))
+    labels = torch.tensor([silent + row + [-100] * (width - len(row)) for row in ids])
+    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for _ in range(steps):
+        prompts = torch.randint(0, 256, (len(ids), PREFIX))
+        inputs = torch.cat([prompts, ends], dim=1)
+        loss = model(input_ids=inputs, labels=labels).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.5, f"the tiny model did not learn to write: {loss:.2f}"
+
+
+@pytest.fixture(scope="session")
+def tiny_model(chat_model, tmp_path_factory):
+    """`tiny_model(case, model id)`: the folder of a tiny model of that family."""
+    made = {}
+
+    def make(case: str, name: str) -> Path:
+        import torch
+        import transformers
+
+        kind, architecture = next(v for k, v in FAMILIES.items() if name.startswith(k))
+        if (case, kind, architecture) in made:
+            return made[case, kind, architecture]
+        plain = chat_model(kind)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(plain)
+        # One token each, so that some seconds of training are enough to write them.
+        words = FORMS[case].format("|").split("|")
+        tokenizer.add_tokens([*words, *([] if case in ANSWERS else load_case(case).labels[:3])])
+        values = json.loads((plain / "config.json").read_text())
+        for key in ("architectures", "model_type", "transformers_version", "dtype"):
+            values.pop(key, None)
+        values |= {"hidden_size": 64, "intermediate_size": 96, "max_position_embeddings": 16_384}
+        values["vocab_size"] = len(tokenizer)
+        values.pop("head_dim", None)
+        config = getattr(transformers, f"{architecture}Config")(**values)
+        torch.manual_seed(0)
+        model = getattr(transformers, f"{architecture}ForCausalLM")(config)
+        teach(model, tokenizer, taught_texts(case))
+        model.generation_config = transformers.GenerationConfig.from_pretrained(plain)
+        folder = tmp_path_factory.mktemp("tiny") / f"{case}-{kind}"
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        ends = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
+        assert len(ends) == 2
+        made[case, kind, architecture] = folder
+        return folder
+
+    return make
+
+
+def write_problems(folder: Path) -> None:
+    """Made-up GSM8K, MATH-500 and RLVR-MATH in the published forms."""
+    draw = random.Random(0)
+    examples = "\n\n".join(EXAMPLE.format(a, b, a + b) for a, b in ((1, 1), (2, 5), (3, 3)))
+
+    def sum_of(i: int) -> tuple[int, int, int]:
+        total = 3 + i % 3
+        first = draw.randint(0, total)
+        return first, total - first, total
+
+    files = {
+        "gsm8k/train.jsonl": TRAIN + HELD_BACK,
+        "gsm8k/test.jsonl": TEST,
+        "math/math500.jsonl": TEST,
+        "rlvr-math/train.jsonl": TRAIN + HELD_BACK,
+    }
+    for name, rows in files.items():
+        lines = []
+        for i in range(rows):
+            first, second, total = sum_of(i)
+            if name.startswith("gsm8k"):
+                asked = f"In yard {i}, {first} red hens meet {second} white ones. How many hens?"
+                worked = (
+                    f"That is {first}+{second}=<<{first}+{second}={total}>>{total}.\n#### {total}"
+                )
+                lines.append({"question": asked, "answer": worked})
+            elif name.startswith("math"):
+                lines.append(
+                    {
+                        "problem": f"Number {i}: what is ${first}+{second}$?",
+                        "solution": f"It is $\\boxed{{{total}}}$.",
+                        "answer": str(total),
+                        "subject": "Prealgebra",
+                        "level": 1,
+                        "unique_id": f"test/prealgebra/{i}.json",
+                    }
+                )
+            else:
+                asked = f"{examples}\n\nQuestion: Number {i}: what is ${first}+{second}$?"
+                messages = [{"role": "user", "content": asked}]
+                lines.append({"messages": messages, "ground_truth": str(total), "dataset": "MATH"})
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def copy_checkout(target: Path, *but: str) -> None:
+    """The files of this checkout as they are, without those that git ignores, and `but`."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=paths.ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if not name.startswith(but) and (paths.ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(paths.ROOT / name, target / name)
+
+
+def replace_once(file: Path, old: str, new: str) -> None:
+    """Replace a text in a file, which has to be there.
+
+    Raises:
+        AssertionError: it is not there exactly once.
+    """
+    text = file.read_text()
+    assert text.count(old) == 1, f"{file.name} has {text.count(old)} times {old!r}"
+    file.write_text(text.replace(old, new))
+
+
+def admit_problems(checkout: Path) -> None:
+    """Let the copy take the made-up problems for the pinned sets."""
+    file = checkout / "src/casebook/problem_sets.py"
+    text = file.read_text()
+    ours = f'rows={{"train": {TRAIN + HELD_BACK}, "test": {TEST}}}'
+    for old, new in (
+        ('rows={"train": 7473, "test": 1319}', ours),
+        ('rows={"test": 500}', f'rows={{"test": {TEST}}}'),
+        ('rows={"train": 7500}', f'rows={{"train": {TRAIN + HELD_BACK}}}'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    text, checksums = re.subn(r'"[0-9a-f]{64}"', "None", text)
+    assert checksums >= 3
+    file.write_text(text)
+
+
+@pytest.fixture
+def small_checkout(tmp_path, tiny_model):
+    """`small_checkout(case)`: a copy in which the case's GPU profiles are small."""
+
+    def make(case: str, profiles=("t4", "a100")) -> Path:
+        root = tmp_path / "checkout"
+        copy_checkout(root, "tests/", "docs/", "figures/", ".github/")
+        (root / "figures").mkdir()
+        admit_problems(root)
+        write_problems(root / "problems")
+        for profile in profiles:
+            file = root / "configs" / case / f"{profile}.yaml"
+            settings = yaml.safe_load(file.read_text())
+            model = tiny_model(case, settings["model_name_or_path"])
+            target = root / "models" / f"{case}-{profile}"
+            shutil.copytree(model, target)
+            small = SMALL | {"model_name_or_path": f"models/{case}-{profile}"}
+            file.write_text(yaml.safe_dump(settings | small, sort_keys=False))
+        return root
+
+    return make
+
+
+def environment_of(checkout: Path) -> dict[str, str]:
+    """The environment of a process that runs in a copy, with the stand-ins installed."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CASEBOOK_", "UNSLOTH_"))}
+    return kept | {
+        "PYTHONPATH": f"{HERE / 'standin'}:{checkout / 'src'}",
+        "CASEBOOK_ROOT": str(checkout),
+        "CASEBOOK_DATA_DIR": str(checkout / "problems"),
+        "HF_HUB_OFFLINE": "1",
+        "WANDB_MODE": "offline",
+        "MPLBACKEND": "agg",
+    }
+
+
+@pytest.fixture
+def start():
+    """`start(checkout, "train", …)`: a `casebook` command in a copy, as a running process."""
+    running = []
+
+    def run(checkout: Path, *arguments: str) -> subprocess.Popen:
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "casebook.cli", *arguments],
+                cwd=checkout,
+                env=environment_of(checkout),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return running[-1]
+
+    yield run
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def python_in():
+    """`python_in(checkout, code, argument)`: what Python prints in a copy, with the stand-ins."""
+
+    def run(checkout: Path, code: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=checkout,
+            env=environment_of(checkout),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def run_all():
+    """`run_all(checkout, notebook, profile)`: every cell, in a kernel where the stand-ins are.
+
+    Returns:
+        The executed notebook and the folder of its runs.
+    """
+
+    def run(checkout: Path, name: str, profile: str, code: str = "") -> tuple:
+        import papermill
+
+        (source,) = (checkout / "notebooks").glob(f"{name}_*.ipynb")
+        notebook = nbformat.read(source, as_version=4)
+        notebook.cells.append(nbformat.v4.new_code_cell(code))
+        nbformat.write(notebook, source)
+        runs = checkout.parent / "drive" / "runs"
+        environment = environment_of(checkout)
+        before = dict(os.environ)
+        os.environ.clear()
+        os.environ.update(environment)
+        try:
+            papermill.execute_notebook(
+                source,
+                checkout.parent / f"executed-{name}-{profile}.ipynb",
+                parameters={
+                    "PROFILE": profile,
+                    "RUNS_DIR": str(runs),
+                    "DATA_DIR": str(checkout / "problems"),
+                },
+                cwd=str(checkout),
+                progress_bar=False,
+            )
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        done = nbformat.read(checkout.parent / f"executed-{name}-{profile}.ipynb", as_version=4)
+        return done, runs
+
+    return run
+
+
+@pytest.fixture
+def defective_checkout(tmp_path):
+    """`defective_checkout(file, old, new)`: a copy in which one text of one file is another."""
+
+    def make(file: str, old: str, new: str) -> Path:
+        root = tmp_path / "checkout"
+        copy_checkout(root)
+        subprocess.run(["git", "init", "-q"], cwd=root, check=True)  # its tests list its files
+        replace_once(root / file, old, new)
+        return root
+
+    return make

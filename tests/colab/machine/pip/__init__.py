@@ -1,0 +1,1 @@
+"""Stands where pip would: `python -m pip install …` on the pretended machine."""

@@ -1,0 +1,205 @@
+"""The real install cell in a real kernel on a machine that looks like Colab's.
+
+The folder, the zip, `unzip` and the kernel are real; `pip install` is answered by `machine/pip`
+from what Colab's image held (image.yaml) and what the pinned wheels require (wheels.json), and
+`nvidia-smi` by a stand-in. Nothing is downloaded.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from casebook import execute, paths
+
+HERE = Path(__file__).parent
+IMAGE = yaml.safe_load((HERE / "image.yaml").read_text())
+# Unsloth is installed without its requirements; that some are missing does not stop it.
+UNSLOTH = re.compile(r"unsloth(-zoo)? \S+ requires (.*: None|certifi\b.*)")
+
+pytestmark = pytest.mark.heavy
+
+
+class Machine:
+    """A pretended Colab machine whose kernel can be started, restarted and asked."""
+
+    def __init__(self, folder: Path, capability: str, torch: str) -> None:
+        from jupyter_client import KernelManager
+
+        self.content, self.state = folder / "content", folder / "machine"
+        self.content.mkdir()
+        self.state.mkdir()
+        installed = IMAGE["packages"] | {"torch": torch}
+        (self.state / "installed.json").write_text(json.dumps(installed))
+        bin = folder / "bin"
+        bin.mkdir()
+        shutil.copy(HERE / "machine/bin/nvidia-smi", bin)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CASEBOOK_", "UNSLOTH_"))}
+        self.environment = kept | {
+            "PATH": f"{bin}:{os.environ['PATH']}",
+            "PYTHONPATH": f"{HERE / 'machine'}:{self.state / 'modules'}",
+            "PRETENDED_MACHINE": str(self.state),
+            "PRETENDED_CAPABILITY": capability,
+        }
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(env=self.environment, cwd=str(self.content))
+        self._connect()
+
+    def _connect(self) -> None:
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=120)
+
+    def run(self, code: str) -> str:
+        """What a cell prints.
+
+        Raises:
+            AssertionError: the cell failed; with what it said.
+        """
+        printed = []
+
+        def keep(message):
+            content = message["content"]
+            printed.append(content.get("text") or "\n".join(content.get("traceback", [])))
+
+        reply = self.client.execute_interactive(code, timeout=300, output_hook=keep)
+        assert reply["content"]["status"] == "ok", "".join(printed)[-3000:]
+        return "".join(printed)
+
+    def restart(self) -> None:
+        """As people do after running out of memory; what pip installed stays."""
+        self.client.stop_channels()
+        self.manager.restart_kernel(now=True)
+        self._connect()
+
+    @property
+    def installed(self) -> dict[str, str]:
+        return json.loads((self.state / "installed.json").read_text())
+
+    @property
+    def conflicts(self) -> list[str]:
+        lines = (self.state / "commands.jsonl").read_text().splitlines()
+        return json.loads(lines[-1])["conflicts"]
+
+    def stop(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """casebook.zip, as the README tells people to make it, of the files as they are."""
+    folder = tmp_path_factory.mktemp("archive")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=paths.ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if name.startswith(("src/", "configs/", "data/nano/poker", "pyproject", "requirements")):
+            target = folder / "all" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (paths.ROOT / name).exists():
+                shutil.copy(paths.ROOT / name, target)
+    return Path(shutil.make_archive(str(folder / "casebook"), "zip", folder / "all"))
+
+
+@pytest.fixture
+def machine(tmp_path, archive):
+    """`machine(capability, torch)`: a machine with the zip uploaded."""
+    started = []
+
+    def start(capability: str = "", torch: str = IMAGE["packages"]["torch"]) -> Machine:
+        started.append(Machine(tmp_path, capability, torch))
+        shutil.copy(archive, started[0].content)
+        return started[0]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+WHERE = "import casebook, os; print(os.getcwd(), casebook.__file__)"
+
+
+@pytest.mark.parametrize(
+    ("capability", "torch", "expected"),
+    [
+        ("", "2.11.0+cu128", set()),
+        ("7.5", "2.11.0+cu128", {"unsloth", "bitsandbytes"}),
+        ("8.0", "2.11.0+cu128", {"unsloth", "bitsandbytes", "vllm"}),
+        ("8.0", "2.13.0+cu130", {"unsloth", "bitsandbytes", "vllm", "vllm-bnb-plugin"}),
+        ("8.0", "2.12.0+cu128", {"unsloth", "bitsandbytes"}),
+    ],
+    ids=["no GPU", "T4", "A100", "A100, CUDA 13", "A100, another torch"],
+)
+def test_the_cell_installs_what_fits_and_runs_again_after_a_restart(
+    machine, capability, torch, expected
+):
+    colab = machine(capability, torch)
+    cell = execute.install_cell("train", "poker")
+    said = colab.run(cell)
+    where = colab.run(WHERE).split()
+    checkout = colab.content / "casebook"
+    assert where == [str(checkout), str(checkout / "src/casebook/__init__.py")]
+    first = colab.installed
+    gpu_only = {"unsloth", "bitsandbytes", "vllm", "vllm-bnb-plugin"}
+    assert gpu_only & set(first) == expected
+    # What Colab built against its own torch stays as it is.
+    kept = {name: first[name] for name in ("torch", "numpy", "pillow")}
+    assert kept == {**{n: IMAGE["packages"][n] for n in kept}, "torch": torch}
+    assert (first["trl"], first["transformers"]) == ("1.14.2", "5.17.0")
+    assert not [c for c in colab.conflicts if not UNSLOTH.fullmatch(c)]
+    assert "vllm" in expected or not capability or "vLLM" in said, f"it left vLLM out: {said!r}"
+
+    colab.restart()
+    colab.run(cell)
+    assert colab.run(WHERE).split() == where
+    assert colab.installed == first
+
+
+def test_a_vllm_that_cannot_be_loaded_is_said_at_once(machine):
+    colab = machine("8.0")
+    (colab.state / "vllm_is_broken").touch()
+    said = colab.run(execute.install_cell("train", "poker"))
+    assert "vLLM" in said
+    assert "libcudart" in said
+    assert "vllm" not in colab.installed
+
+
+def test_a_kernel_that_holds_an_older_library_is_told_to_restart(machine):
+    """pandas brings Colab's pyarrow along; another one beneath it breaks `import datasets`."""
+    colab = machine("7.5")
+    cell = execute.install_cell("train", "poker")
+    colab.run("import pyarrow")
+    with pytest.raises(AssertionError, match=r"pyarrow 18\.1\.0 \(now 21.*restart"):
+        colab.run(cell)
+    colab.restart()
+    colab.run(cell)
+
+
+@pytest.mark.parametrize("case", ["landuse", "math"])
+def test_the_libraries_of_a_case_come_along(machine, case):
+    colab = machine("7.5")
+    colab.run(execute.install_cell("train", case))
+    needed = {"landuse": {"highspy", "libpysal", "geopandas"}, "math": {"math-verify"}}
+    assert needed[case] <= set(colab.installed)
+
+
+def test_the_stand_in_for_pip_refuses_what_pip_refuses(tmp_path):
+    (tmp_path / "installed.json").write_text(json.dumps(IMAGE["packages"]))
+    environment = os.environ | {
+        "PYTHONPATH": str(HERE / "machine"),
+        "PRETENDED_MACHINE": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "vllm==0.30.0", "torch==2.11.0+cu128"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 1
+    assert "ResolutionImpossible: torch: you asks for torch==2.11.0+cu128" in done.stderr

@@ -1,0 +1,166 @@
+"""What the casebook asks of Unsloth, TRL and vLLM, held against the pinned wheels themselves.
+
+`wheels.json` was read from the wheels (`wheels.py`), each named with its checksum, so that no GPU
+and no download is needed here.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from casebook import paths
+
+HERE = Path(__file__).parent
+WHEELS = json.loads((HERE / "wheels.json").read_text())
+CONFIGS = sorted(p for p in (paths.ROOT / "configs").glob("*/*.yaml") if p.stem != "experiments")
+GPU = [p for p in CONFIGS if not yaml.safe_load(p.read_text())["use_cpu"]]
+VLLM = [pin for pin in WHEELS if pin.startswith("vllm==")]
+
+
+def name_of(path):
+    return f"{path.parent.name}/{path.name}"
+
+
+def taken(name, package):
+    """The parameters of a callable in every wheel of a package that the file knows."""
+    wheels = [wheel for pin, wheel in WHEELS.items() if pin.startswith(f"{package}==")]
+    return set.intersection(*(set(w["callables"][name]["parameters"]) for w in wheels))
+
+
+# The wheels are those of the requirement files
+
+
+@pytest.mark.parametrize("cuda", ["cu12", "cu13"])
+def test_the_wheels_are_those_that_are_installed(cuda):
+    text = (paths.ROOT / f"requirements-gpu-{cuda}.txt").read_text()
+    pins = dict(re.findall(r"^([A-Za-z][\w-]*)==([\w.]+)", text, re.MULTILINE))
+    named = re.findall(r"^[\w-]+ @ https://\S+/(\S+\.whl)", text, re.MULTILINE)
+    for name in ("unsloth", "unsloth_zoo", "trl", "vllm"):
+        if name in pins:
+            assert f"{name}=={pins[name]}" in WHEELS, f"read {name} {pins[name]}: wheels.py"
+        else:
+            assert [wheel for wheel in named if wheel.startswith(f"{name}-")], name
+    # Where another build of a named wheel was read, the file says so.
+    read = {wheel["wheel"] for wheel in WHEELS.values()}
+    read |= {wheel["instead_of"] for wheel in WHEELS.values() if "instead_of" in wheel}
+    assert set(named) <= read
+
+
+def test_a_wheel_that_stands_for_another_is_of_the_same_release():
+    for wheel in WHEELS.values():
+        name, version, *tags = wheel["wheel"].removesuffix(".whl").split("-")
+        other = wheel.get("instead_of", wheel["wheel"]).removesuffix(".whl").split("-")
+        assert [other[0], other[1].partition("+")[0], *other[2:]] == [name, version, *tags]
+
+
+@pytest.mark.parametrize("pin", sorted(WHEELS))
+def test_each_wheel_is_named_with_its_checksum(pin):
+    name, _, version = pin.partition("==")
+    assert WHEELS[pin]["wheel"].startswith(f"{name}-{version}-")
+    assert re.fullmatch(r"[0-9a-f]{64}", WHEELS[pin]["sha256"])
+
+
+def test_the_installed_trl_is_the_one_that_was_read():
+    from trl import GRPOConfig
+
+    assert taken("GRPOConfig", "trl") <= set(GRPOConfig.__dataclass_fields__)
+
+
+# Loading
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """File -> lines of `loading_calls.py`; the profiles of a backend share a process."""
+    environment = os.environ | {
+        "PYTHONPATH": f"{HERE / 'standin'}:{paths.ROOT / 'src'}",
+        "CASEBOOK_ROOT": str(paths.ROOT),
+        "STANDIN_RECORD": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    environment.pop("CASEBOOK_BACKEND", None)
+    lines = {}
+    # The real model of the laptop may not be here; the embedded ones are.
+    for files in (GPU, [p for p in CONFIGS if p.stem == "nano"]):
+        done = subprocess.run(
+            [sys.executable, HERE / "loading_calls.py", *files],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        for line in done.stdout.splitlines():
+            if line.startswith("RESULT "):
+                said = json.loads(line.removeprefix("RESULT "))
+                lines.setdefault(said["file"], []).append(said)
+    return lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", GPU, ids=name_of)
+def test_unsloth_takes_every_call_that_loads_a_model_of_a_gpu(path, loaded):
+    lines = loaded[name_of(path)]
+    errors = {line["who"]: line["error"] for line in lines if "error" in line}
+    assert not errors
+    settings = yaml.safe_load(path.read_text())
+    named = {name for line in lines for name, _ in line["calls"]}
+    assert named == {"from_pretrained"} | ({"get_peft_model"} if settings["use_peft"] else set())
+    for line in lines:
+        for name, call in line["calls"]:
+            if name == "from_pretrained":
+                assert call["dtype"].removeprefix("torch.") == settings["dtype"]
+                if call["fast_inference"] == "True":  # the engine's share is never its own default
+                    assert {"gpu_memory_utilization", "max_lora_rank"} <= set(call), line["who"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem == "nano"], ids=name_of)
+def test_where_unsloth_is_installed_the_embedded_models_do_without(path, loaded):
+    """Notebook 13 ended with a bare AssertionError in the profile that it opens with."""
+    lines = loaded[name_of(path)]
+    assert not [line["error"] for line in lines if "error" in line]
+    assert not [line["calls"] for line in lines if line["calls"]]
+
+
+# vLLM
+
+
+def calls_of(name):
+    """Where the package calls something, and by which keywords."""
+    for file in sorted((paths.ROOT / "src/casebook").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == name:
+                yield file.name, node.lineno, [k.arg for k in node.keywords if k.arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        ("SamplingParams", "SamplingParams"),
+        ("LoRARequest", "LoRARequest"),
+        ("LLM", "LLM"),
+        ("fast_generate", "LLM.generate"),
+    ],
+)
+def test_vllm_takes_every_keyword_that_it_is_called_with(name, signature):
+    unknown = [
+        (file, line, sorted(set(keywords) - taken(signature, "vllm")))
+        for file, line, keywords in calls_of(name)
+        if set(keywords) - taken(signature, "vllm")
+    ]
+    assert not unknown
+
+
+@pytest.mark.parametrize("temperature", [None, 0.7])
+def test_vllm_takes_every_field_of_our_sampling(temperature):
+    from casebook.models import engine
+
+    fields = engine.sampling([1, 2], 5, temperature, key=None if temperature is None else [3])
+    assert set(fields) <= taken("SamplingParams", "vllm")

@@ -1,0 +1,123 @@
+"""Which library trains a profile, decided before TRL is imported."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from casebook import backend, paths
+from casebook.case import PROFILES, CasebookError
+
+UNSLOTH = """
+class FastLanguageModel:
+    asked = []
+    @classmethod
+    def from_pretrained(cls, **arguments):
+        cls.asked.append(arguments)
+        raise SystemExit("Unsloth was asked for " + str(arguments["dtype"]))
+"""
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """Runs lines in a process of its own, in which a stand-in for Unsloth is installed."""
+    folder = tmp_path / "site" / "unsloth"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(UNSLOTH)
+
+    def run(code, **environment):
+        # Colab's machines have Unsloth after the install cell wherever a GPU answers.
+        path = os.pathsep.join([str(folder.parent), str(paths.ROOT / "src")])
+        kept = {k: v for k, v in os.environ.items() if k != "CASEBOOK_BACKEND"}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env=kept | {"PYTHONPATH": path, "CASEBOOK_ROOT": str(paths.ROOT)} | environment,
+        )
+        return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+    return run
+
+
+CHOOSE = """
+import sys
+from casebook.backend import choose_backend
+print(choose_backend({!r}), "unsloth" in sys.modules, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_where_unsloth_is_installed_the_profile_decides_and_not_the_installation(alone, profile):
+    # Run All with the default profile once met Unsloth on Colab, which refuses dtype "float32".
+    gpu = PROFILES[profile].device == "gpu"
+    backend = "unsloth" if gpu else "peft"
+    assert alone(CHOOSE.format(profile)) == f"{backend} {gpu} False"
+
+
+@pytest.mark.parametrize(("asked", "profile"), [("unsloth", "nano"), ("peft", "a100")])
+def test_the_environment_decides_otherwise(alone, asked, profile):
+    said = alone(CHOOSE.format(profile), CASEBOOK_BACKEND=asked)
+    assert said == f"{asked} {asked == 'unsloth'} False"
+
+
+def test_after_trl_it_is_too_late_for_unsloth(alone):
+    code = "import sys, types\nsys.modules['trl'] = types.ModuleType('trl')\n"
+    said = alone(code + CHOOSE.format("t4"))
+    assert "Unsloth has to be imported before TRL" in said
+    assert "choose_backend('t4')" in said
+    assert alone(code + CHOOSE.format("nano")) == "peft False False"
+
+
+def test_one_process_has_one_backend(alone):
+    code = "from casebook.backend import choose_backend as c\nc('nano'); c('smol'); c('t4')"
+    assert "'t4' needs Unsloth, and this process works with transformers + PEFT" in alone(code)
+
+
+LOAD = """
+from casebook import models
+print(models.load_policy("poker", {!r})[0].device)
+"""
+
+
+def test_a_nano_policy_is_loaded_by_peft_beside_an_installed_unsloth(alone):
+    assert alone(LOAD.format("nano")) == "cpu"
+
+
+def test_a_t4_policy_is_loaded_by_unsloth_with_a_type_of_torch(alone):
+    assert alone(LOAD.format("t4")) == "Unsloth was asked for torch.float16"
+
+
+def test_the_command_line_chooses_by_the_file(alone, tmp_path):
+    record = {}
+    code = "import sys\nsys.argv = ['casebook', 'train', '--config', {!r}, '--set', "
+    code += "'optim=adamw_torch', '--output', {!r}]\nfrom casebook.cli import main\nmain()"
+    output = str(tmp_path / "run")
+    for profile in ("t4", "smoke"):
+        config = str(paths.CONFIGS / "poker" / f"{profile}.yaml")
+        more = "import casebook.backend as b\nb.choose_backend = lambda p: sys.exit(f'chose {p}')\n"
+        record[profile] = alone("import sys\n" + more + code.format(config, output))
+    assert record == {"t4": "chose t4", "smoke": "chose smoke"}
+
+
+def test_the_command_line_evaluates_by_the_policys_card(alone, tmp_path):
+    (tmp_path / "casebook.json").write_text(json.dumps({"profile": "gpu24"}))
+    arguments = ["casebook", "evaluate", "--case", "poker", "--model", str(tmp_path)]
+    code = "import sys\nimport casebook.backend as b\n"
+    code += f"b.choose_backend = lambda p: sys.exit(f'chose {{p}}')\nsys.argv = {arguments!r}\n"
+    assert alone(code + "from casebook.cli import main\nmain()") == "chose gpu24"
+
+
+def test_mistakes_are_sentences(monkeypatch):
+    with pytest.raises(CasebookError, match="unknown profile 't5'"):
+        backend.backend_of("t5")
+    monkeypatch.setenv("CASEBOOK_BACKEND", "jax")
+    with pytest.raises(CasebookError, match="unknown CASEBOOK_BACKEND 'jax': known are auto"):
+        backend.backend_of("nano")
+    monkeypatch.setenv("CASEBOOK_BACKEND", "unsloth")
+    monkeypatch.setattr(backend, "find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "unsloth", raising=False)
+    with pytest.raises(CasebookError, match="'unsloth', but unsloth is not installed"):
+        backend.backend_of("nano")

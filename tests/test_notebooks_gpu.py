@@ -1,0 +1,184 @@
+"""What stopped somebody who ran a notebook on a GPU, each with a stand-in for the GPU's part."""
+
+import ast
+import json
+import re
+import types
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from casebook import models, paths, training
+from casebook.case import PROFILES
+from casebook.execute import stage_of
+
+NOTEBOOKS = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+
+
+def code_of(name, holding):
+    """The source of the one code cell of a notebook that holds some text."""
+    (path,) = [path for path in NOTEBOOKS if path.stem == name]
+    cells = nbformat.read(path, as_version=4).cells
+    (source,) = [c.source for c in cells if c.cell_type == "code" and holding in c.source]
+    return source
+
+
+def loads_a_policy(path):
+    cells = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    profile = any("PROFILE, seed=SEED)" in c or "load_base(settings" in c for c in cells)
+    return profile or any("training.train(" in c for c in cells)
+
+
+TRAINED = [p for p in NOTEBOOKS if stage_of(p) in ("baseline", "grpo", "analysis")]
+
+
+@pytest.mark.parametrize("path", filter(loads_a_policy, TRAINED), ids=lambda p: p.stem)
+def test_the_backend_is_chosen_by_the_profile_before_anything_is_imported(path):
+    cells = nbformat.read(path, as_version=4).cells
+    code = [c for c in cells if c.cell_type == "code"]
+    own = [c for c in code if "install" not in c.metadata.get("tags", [])]
+    first = next(c.source for c in own if "import" in c.source)
+    statements = ast.parse(first).body
+    assert statements[0].module == "casebook.backend"
+    assert "choose_backend(PROFILE)" in ast.unparse(statements[1])
+
+
+@pytest.mark.parametrize("profile", ["smoke", "nano", "smol", "t4", "gpu24", "a100"])
+def test_the_cell_by_hand_loads_what_the_run_loads_but_no_engine(profile):
+    # It passed dtype "float32" as a text, which Unsloth refuses, and a second engine of vLLM.
+    asked = {}
+
+    class FastLanguageModel:
+        @staticmethod
+        def from_pretrained(**arguments):
+            asked.update(arguments)
+            return None, None
+
+    given = models.read_settings("poker", profile)
+    source = code_of("13_poker_grpo", "FastLanguageModel.from_pretrained(")
+    names = {"set_seed": lambda seed: None, "SEED": 0, "settings": given, "torch": torch}
+    exec(source, names | {"models": models, "FastLanguageModel": FastLanguageModel})
+    expected = models.base_arguments(given | {"fast_inference": False})
+    assert isinstance(asked["dtype"], torch.dtype)
+    assert asked.pop("device_map") == expected.pop("device_map", "sequential")
+    whole = expected.pop("full_finetuning")  # of the processor's profiles alone, where PEFT loads
+    assert not whole or PROFILES[profile].device == "cpu"
+    assert asked == expected
+
+
+def test_the_steps_by_hand_need_no_engine_either():
+    source = code_of("13_poker_grpo", "three_steps = training.read_config(")
+    overrides = next(
+        ast.literal_eval(ast.unparse(node).replace("SEED", "0"))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Dict)
+    )
+    more = {"bf16": False, "fp16": False, "use_cpu": True}  # is there a GPU is asked otherwise
+    config = training.read_config(("poker", "a100"), overrides | more)
+    assert (config.use_vllm, config.fast_inference, config.max_steps) == (False, False, 3)
+
+
+def test_the_model_by_hand_is_gone_before_the_run_loads_its_own():
+    source = code_of("13_poker_grpo", "run = training.train(")
+    assert source.index("del model, trainer") < source.index("training.train(")
+
+
+def kept_models(path):
+    """The names that still hold a loaded policy where a cell loads one more, with that cell."""
+    held = set()
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type != "code" or "install" in cell.metadata.get("tags", []):
+            continue
+        for statement in ast.parse(cell.source).body:
+            text = ast.unparse(statement)
+            if "try_policy(" in text or "training.train(" in text:
+                yield from ((name, text.partition("\n")[0]) for name in sorted(held))
+            if isinstance(statement, ast.Delete):
+                held -= {ast.unparse(target) for target in statement.targets}
+            # A subscript takes something else from what is returned.
+            value = getattr(statement, "value", None)
+            if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
+                continue
+            if ast.unparse(value.func).endswith(("load_saved", ".from_pretrained")):
+                (target,) = statement.targets
+                first = target.elts[0] if isinstance(target, ast.Tuple) else target
+                held.add(ast.unparse(first))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in TRAINED if stage_of(p) == "grpo"], ids=lambda p: p.stem
+)
+def test_a_process_holds_one_policy(path):
+    # Notebook 13 kept the adapter that it had loaded back while the next cell loaded another.
+    assert not list(kept_models(path))
+
+
+def test_the_memory_of_what_was_loaded_back_is_given_back():
+    source = code_of("13_poker_grpo", "models.load_saved(run.adapter)")
+    _, collected = source.split("load_saved(run.adapter)")
+    assert collected.index("gc.collect()") < collected.index("torch.cuda.empty_cache()")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_the_table_of_profiles_has_all_that_are_offered(path):
+    cells = nbformat.read(path, as_version=4).cells
+    table = [line for line in cells[0].source.splitlines() if line.startswith("| `")]
+    parameters = next(c.source for c in cells if "parameters" in c.metadata.get("tags", []))
+    offered = re.search(r"^PROFILE = .*# @param (\[.*\])$", parameters, re.MULTILINE)
+    if not table or not offered:
+        pytest.skip("a notebook with one profile has no table of them")
+    named = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table))
+    assert named == json.loads(offered[1])
+
+
+@pytest.mark.parametrize(("profile", "kind"), [("nano", "generated problem"), ("t4", "problem")])
+def test_a_real_problem_is_not_called_generated(profile, kind):
+    source = code_of("43_math_grpo", "written[written[")
+    said = []
+    names = {"PROFILE": profile, "display": said.append, "Markdown": str}
+    row = {"step": 1, "prompt": "2+2?", "answer": "4", "reward": 1.0, "completion": "4"}
+    exec(source, names | {"written": pd.DataFrame([row])})
+    assert said[0].startswith(f"step 1, {kind}: 2+2?")
+
+
+@pytest.mark.parametrize(
+    ("norms", "fails"),
+    [([0.4, 0.2, 0.3], False), ([float("nan"), 0.2, 0.3], False), ([0.4, 0.0, 0.3], True)],
+)
+def test_a_first_step_in_fp16_may_be_skipped(norms, fails):
+    # A loss that is scaled too far overflows, and the gradient is logged as no number.
+    source = code_of("13_poker_grpo", 'shown = ["loss", "grad_norm"')
+    rest = {"loss": 0.0, "reward": 0.5, "frac_reward_zero_std": 0.0}
+    said = []
+    names = {"pd": pd, "np": np, "display": said.append, "Markdown": str}
+    names["steps"] = [rest | {"grad_norm": norm} for norm in norms]
+    if fails:
+        with pytest.raises(AssertionError):
+            exec(source, names)
+    else:
+        exec(source, names)
+        told = any("Skipped, their gradient being no number: 1." in str(line) for line in said)
+        assert told is not np.isfinite(norms).all()
+
+
+def test_prompts_that_are_messages_are_found_again():
+    # The log keeps their text; keyed by the list, the page ended in a KeyError after hours.
+    source = code_of("33_gsm8k_grpo", "by_prompt = {").partition("shares =")[0]
+    prompt = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
+    row = {"prompt": prompt, "answer": "4"}
+    written = pd.DataFrame({"prompt": [training.text_of(prompt)], "completion": ["4"]})
+    case = types.SimpleNamespace(load=lambda *_, **__: [row], style=lambda text, of: of["answer"])
+    names = {"run": types.SimpleNamespace(completions=lambda: written), "case": case}
+    names |= {"PROFILE": "t4", "SEED": 0, "settings": {"variant": "reason"}, "training": training}
+    exec(source, names)
+    assert list(written["way"]) == ["4"]
+    later = code_of("33_gsm8k_grpo", "asked = by_prompt[")
+    assert 'asked = by_prompt[row["prompt"]]' in later
+
+
+def test_the_base_model_is_not_loaded_a_second_time_to_be_counted():
+    source = code_of("12_poker_baseline", "model, tokenizer = models.load_policy(")
+    assert "load_base" not in source

@@ -1,0 +1,294 @@
+"""Several processes that train one policy: real ones, started by torchrun, over gloo."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from casebook import paths, processes, training
+from casebook.case import CasebookError
+from casebook.training.run import SEAL
+
+SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
+FEW = {
+    **{"max_steps": 3, "save_steps": 1, "test_limit": 4, "evaluate_rows": 2, "evaluate_every": 3},
+    **{"max_completion_length": 16, "completions_every": 1, "per_device_train_batch_size": 8},
+}
+TIMED = ("seconds", "step_time")
+TRL = Path(find_spec("trl").submodule_search_locations[0])
+CONFIGURATIONS = TRL / "accelerate_configs"
+
+
+def start(count, *arguments, **options):
+    program = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    program += ["--nproc_per_node", str(count), *map(str, arguments)]
+    return subprocess.Popen(
+        program, text=True, cwd=paths.ROOT, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options,
+    )  # fmt: skip
+
+
+def train(folder, *more, count=2, **settings):
+    chosen = [f"--set={name}={value}" for name, value in (FEW | settings).items()]
+    command = ["-m", "casebook.cli", "train", "--config", SMOKE, "--output", folder]
+    return start(count, *command, *chosen, *more)
+
+
+def finished(process):
+    """What a launcher and its processes said, and the exit code."""
+    said, _ = process.communicate(timeout=900)
+    return said, process.returncode
+
+
+def workers(launcher, folder):
+    """The processes that a launcher started, by their number, once they have begun to train."""
+    deadline = time.monotonic() + 600
+    while not any(folder.glob("checkpoints/checkpoint-*/" + SEAL)):
+        assert launcher.poll() is None, launcher.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    found = {}
+    for child in map(int, children):
+        variables = Path(f"/proc/{child}/environ").read_bytes().decode().split("\0")
+        found |= {int(v[5:]): child for v in variables if v.startswith("RANK=")}
+    return found
+
+
+def lines(run):
+    """All of a run's metrics but the times."""
+    frames = pd.concat([run.metrics(), run.validation()])
+    return frames.drop(columns=[name for name in TIMED if name in frames])
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "two"
+    said, code = finished(train(folder))
+    assert code == 0, said
+    return training.Run(folder), said
+
+
+# One writer --------------------------------------------------------------------------------
+
+
+def shape(folder):
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    numbers = {name for name in files if "rng_state" in name}  # each process has random numbers
+    return files - numbers, len(numbers)
+
+
+@pytest.mark.slow
+def test_two_processes_leave_a_run_of_the_shape_of_one(two, tmp_path):
+    config = training.read_config(SMOKE, FEW | {"per_device_train_batch_size": 16})
+    one = training.train(config, tmp_path / "one")
+    files, states = shape(two[0].path)
+    assert (files, states) == (shape(one.path)[0], 2 * shape(one.path)[1])
+    assert set(lines(two[0])) == set(lines(one))
+    assert two[0].metrics()["step"].tolist() == one.metrics()["step"].tolist() == [1, 2, 3]
+    assert two[0].validation()["step"].tolist() == one.validation()["step"].tolist() == [0, 3]
+    record, alone = two[0].record(), one.record()
+    assert set(record) - set(alone) == {"processes"}
+    assert record["processes"] == 2
+    for name in ("before", "inputs", "samples", "steps"):
+        assert record[name] == alone[name], name
+
+
+@pytest.mark.slow
+def test_completions_of_both_processes_are_written_once_with_the_rewards_trl_saw(two):
+    completions = two[0].completions()
+    assert completions.groupby("step").size().tolist() == [16, 16, 16]
+    for _, step in completions.groupby("step"):
+        groups = step.reset_index(drop=True).groupby(lambda i: i // 4)
+        assert (groups["prompt"].nunique() == 1).all()
+        assert groups["advantage"].mean().abs().max() < 1e-6
+    written = completions.groupby("step")["reward"].mean().to_numpy()
+    assert written == pytest.approx(two[0].metrics()["reward"].to_numpy(), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_one_process_alone_speaks(two):
+    assert two[1].count("step 3/3") == 1
+    assert two[1].count("record.json") == 1
+
+
+@pytest.mark.slow
+def test_accelerate_launch_trains_with_a_configuration_of_trl(tmp_path):
+    settings = FEW | {"max_steps": 1, "evaluate_every": 0}
+    chosen = [f"--set={name}={value}" for name, value in settings.items()]
+    launch = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
+    launch += ["--config_file", CONFIGURATIONS / "multi_gpu.yaml", "--num_processes", "2"]
+    launch += ["--mixed_precision", "no", "--main_process_port", "0", "-m", "casebook.cli"]
+    command = [*launch, "train", "--config", SMOKE, "--output", tmp_path / "run", *chosen]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=paths.ROOT)
+    assert done.returncode == 0, done.stderr
+    assert training.Run(tmp_path / "run").record()["processes"] == 2
+
+
+# What cannot be trained so -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_refusal_is_one_sentence_of_all_processes(tmp_path):
+    said, code = finished(train(tmp_path / "run", method="sft"))
+    assert code
+    assert said.count("casebook: method is 'sft', and several processes train only with") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def several(monkeypatch):
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "cpu")  # is set by `check`, and put back here
+    return monkeypatch
+
+
+def configured(**changes):
+    """What `processes.check` asks of a configuration."""
+    usual = {"use_cpu": True, "bf16": False, "fp16": False, "evaluate_every": 3}
+    return SimpleNamespace(**usual | processes.OF_ONE_PROCESS | changes)
+
+
+@pytest.mark.parametrize(("gpus", "refused"), [(1, True), (2, False), (0, False)])
+def test_two_processes_on_one_gpu_are_refused(several, gpus, refused):
+    several.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    several.setattr(torch.cuda, "device_count", lambda: gpus)
+    if not refused:
+        return processes.check(configured(use_cpu=False))
+    with pytest.raises(CasebookError, match="2 processes on this machine, and it shows 1 GPU"):
+        processes.check(configured(use_cpu=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("method", "rejection"), ("fast_inference", True), ("prompts_once", True)],
+)
+def test_what_is_made_for_one_process_is_refused(several, name, value):
+    processes.check(configured())
+    with pytest.raises(CasebookError, match=f"{name} is {value!r}, and several processes"):
+        processes.check(configured(**{name: value}))
+
+
+@pytest.mark.parametrize("variable", [("ACCELERATE_USE_FSDP", "true"), ("DEEPSPEED", "3")])
+def test_sharded_weights_are_not_evaluated_on_the_way(several, variable):
+    name, value = variable
+    several.setenv(name if name != "DEEPSPEED" else "ACCELERATE_DEEPSPEED_ZERO_STAGE", value)
+    with pytest.raises(CasebookError, match="evaluate_every is 3, and ZeRO-3 and FSDP"):
+        processes.check(configured())
+
+
+def test_another_precision_of_the_launcher_is_refused(several):
+    several.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    processes.check(configured(bf16=True))
+    with pytest.raises(CasebookError, match="--mixed_precision no"):
+        processes.check(configured())
+
+
+def test_a_number_of_processes_without_a_launcher_is_a_sentence(several):
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        several.delenv(name, raising=False)
+    with pytest.raises(CasebookError, match="accelerate launch or torchrun"):
+        processes.begin()
+
+
+def test_a_run_goes_on_with_as_many_processes_as_it_was_begun_with(two):
+    config = training.read_config(SMOKE, FEW)
+    with pytest.raises(CasebookError, match=r"another number of processes \(2\)"):
+        training.train(config, two[0].path, resume=True)
+
+
+def test_one_process_needs_no_other(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert processes.first()
+    assert processes.end()
+    assert processes.gathered([1]) == [1]
+    assert processes.agreed(lambda: 3) == 3
+    assert processes.in_record() == {}
+
+
+# Stops -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_signal_to_all_stops_them_whole_and_the_run_goes_on_as_if_nothing_had_been(two, tmp_path):
+    folder = tmp_path / "run"
+    launcher = train(folder)
+    for process in workers(launcher, folder).values():
+        os.kill(process, signal.SIGUSR1)
+    said, code = finished(launcher)
+    assert code == 0, said
+    run = training.Run(folder)
+    assert not run.finished
+    assert run.checkpoint()
+    assert said.count("stopped as asked") == 1
+    said, code = finished(train(folder, "--resume"))
+    assert code == 0, said
+    pd.testing.assert_frame_equal(lines(run), lines(two[0]), rtol=1e-4)
+    assert run.record()["after"] == two[0].record()["after"]
+
+
+@pytest.mark.slow
+def test_where_one_process_is_killed_the_other_ends(tmp_path):
+    folder = tmp_path / "run"
+    launcher = train(folder, max_steps=500)
+    found = workers(launcher, folder)
+    os.kill(found[1], signal.SIGKILL)
+    _, code = finished(launcher)
+    assert code
+    assert not Path(f"/proc/{found[0]}").exists()
+    assert not training.Run(folder).finished
+    assert training.Run(folder).checkpoint()
+
+
+# Learning ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_gradient_of_one_on_the_same_completions(tmp_path):
+    script = Path(__file__).with_name("one_gradient.py")
+    files = [tmp_path / "one.pt", tmp_path / "two.pt"]
+    for count, file in enumerate(files, start=1):
+        said, code = finished(start(count, script, file))
+        assert code == 0, said
+    one, two = (torch.load(file) for file in files)
+    for loss in ("dapo", "grpo", "dr_grpo"):
+        assert one[loss]["gradients"].keys() == two[loss]["gradients"].keys()
+        for name, gradient in one[loss]["gradients"].items():
+            assert gradient.abs().max() > 1e-4, name
+            torch.testing.assert_close(two[loss]["gradients"][name], gradient, atol=1e-5, rtol=0)
+        for name in ("reward", "reward_std", "completions/mean_length"):
+            assert one[loss]["log"][name] == pytest.approx(two[loss]["log"][name], rel=1e-5)
+
+
+RECORD = paths.RESULTS / "benchmarks" / "two_processes.json"
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="nobody has run benchmarks/two_processes.py")
+def test_two_processes_learn_as_much_as_one_at_the_same_global_batch():
+    arms = json.loads(RECORD.read_text())["arms"]
+    for name in ("greedy_accuracy", "sampled_accuracy"):
+        one, two = (arms[count]["after"][name] for count in ("1", "2"))
+        assert min(one["low"], two["low"]) > arms["1"]["before"][name]["high"]
+        assert two["low"] <= one["high"]
+        assert one["low"] <= two["high"]
+
+
+# Names of TRL's configurations -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["single_gpu", "multi_gpu", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"]
+)
+def test_the_configurations_that_the_pages_name_ship_with_trl(name):
+    assert yaml.safe_load((CONFIGURATIONS / f"{name}.yaml").read_text())["num_machines"] == 1

@@ -1,0 +1,256 @@
+"""The batch files: what they would start, with Slurm's commands replaced by ones that print.
+
+`slurm/try_locally.sh` runs them on a real Slurm; what it said is in `slurm/try_locally.txt`.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from casebook import cli, paths, preflight
+from casebook.settings import checked, chosen_runs
+
+SLURM = Path(__file__).parents[1] / "slurm"
+SCRIPTS = sorted([*SLURM.glob("*.sbatch"), *SLURM.glob("*.sh")])
+PAGE = SLURM.parent / "docs" / "cluster.md"
+HEAD = (SLURM / "train.sbatch").read_text()
+OPTIONS = ["--config", "configs/poker/nano.yaml", "--set", "max_steps=12"]
+
+
+def parsed(words):
+    """What the command line makes of a `casebook` command; an unknown option ends in an error."""
+    group = typer.main.get_command(cli.app)
+    name, rest = words[0], words[1:]
+    while hasattr(group.commands[name], "commands"):
+        group, (name, *rest) = group.commands[name], rest
+    return group.commands[name].make_context(name, rest).params
+
+
+def commands_of(text):
+    """The `casebook` commands in a text's blocks of code: `CASEBOOK_BACKEND` or "", and words."""
+    for block in re.findall(r"```bash\n(.*?)```", text, re.S):
+        exported = ""
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            named = [w.partition("=")[2] for w in words if w.startswith("CASEBOOK_BACKEND=")]
+            backend = named[0] if named else exported
+            words = words[next((i for i, w in enumerate(words) if "=" not in w), 0) :]
+            if words[:1] == ["export"]:
+                exported = backend
+            elif "casebook.cli" in words:
+                yield backend, words[words.index("casebook.cli") + 1 :]
+            elif words[:1] == ["casebook"]:
+                yield backend, words[1:]
+            elif "slurm/train.sbatch" in words:
+                run, *options = words[words.index("slurm/train.sbatch") + 1 :]
+                yield backend or "peft", ["train", "--output", run, "--resume", *options]
+
+
+# The example at the head of the batch file, without its comment signs.
+EXAMPLE = re.search(r"^#   sbatch.*?(?=^#$)", HEAD, re.S | re.M)[0].replace("#", "")
+PRINTED = [*commands_of(PAGE.read_text()), *commands_of(f"```bash\n{EXAMPLE}```")]
+PROCESSES = {"RUN": 4, "runs/landuse": 4, "runs/two_nodes": 8, "runs/two": 2}  # by the run folder
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_the_shell_reads_each_script(script):
+    done = subprocess.run(["bash", "-n", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("line", (SLURM / "sweep.txt").read_text().splitlines())
+def test_each_line_of_the_plan_is_a_command_with_arms_that_there_are(line):
+    words = line.split()
+    options = parsed(words)
+    if words[0] == "experiments":
+        seeds = [int(seed) for seed in options["seeds"].split(",")]
+        assert chosen_runs(options["case"], options["profile"], options["arm"], seeds)
+
+
+def test_each_command_of_the_page_is_parsed_and_its_settings_fit_together(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert len(PRINTED) >= 7
+    for _, words in PRINTED:
+        options = parsed(words)
+        if words[0] == "train":
+            changes = cli.parse_parameters(options["setting"] or [])
+            checked(paths.ROOT / options["config"], changes)
+
+
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [printed for printed in PRINTED if printed[1][0] == "train"],
+    ids=lambda value: value[value.index("--output") + 1] if isinstance(value, list) else value,
+)
+def test_each_training_that_is_printed_is_a_go_on_its_card(backend, words, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("CASEBOOK_BACKEND", backend)
+    options = parsed(words)
+    card = {"t4": "t4", "a100": "a100-80", "nano": None}[options["config"].stem]
+    changes = cli.parse_parameters(options["setting"] or [])
+    found = preflight.preflight(paths.ROOT / options["config"], card, overrides=changes)
+    assert (found["verdict"], found["reasons"]) == ("go", [])
+
+
+@pytest.mark.parametrize("run", PROCESSES)
+def test_a_printed_training_of_several_processes_keeps_the_batch_of_its_file(run, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    name = "per_device_train_batch_size"
+    found = [parsed(words) for _, words in PRINTED if run in words]
+    assert found
+    for options in found:
+        file = paths.ROOT / options["config"]
+        now = checked(file, cli.parse_parameters(options["setting"]))
+        assert now[name] * PROCESSES[run] == checked(file)[name]
+
+
+# What they start ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """Slurm's and accelerate's commands as stubs: `srun` runs here, launchers print their words."""
+    stubs = {
+        "srun": 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"',
+        "scontrol": 'echo "scontrol $*" >>"$CALLS"; [ "$1" = requeue ] || echo node7',
+        "scancel": 'echo "scancel $*" >>"$CALLS"; [ -z "${STOPS:-}" ] || touch "$STOPS"',
+        "accelerate": 'printf "%s\\n" accelerate "$@"',
+        "torchrun": 'if [ -n "${STOPS:-}" ]; then touch "$CALLS.up"; until [ -e "$STOPS" ]; '
+        'do sleep 0.1; done; exit "${ENDS:-0}"; fi; printf "%s\\n" torchrun "$@"',
+        "sleep": '[ "$1" = 60 ] || exec /bin/sleep "$@"',
+    }
+    for name, text in stubs.items():
+        stub = tmp_path / "bin" / name
+        stub.parent.mkdir(exist_ok=True)
+        stub.write_text(f"#!/bin/bash\n{text}\n")
+        stub.chmod(0o755)
+    job = {"JOB_ID": 7, "JOB_NUM_NODES": 2, "JOB_NODELIST": "node[7-8]", "NODEID": 1}
+    # Submitted where no .venv is, which would come before the stubs.
+    job |= {"SUBMIT_DIR": str(tmp_path), "GPUS_ON_NODE": 4}
+    job |= {"ARRAY_JOB_ID": 7, "ARRAY_TASK_ID": 1}
+    for name, value in job.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    # `python` is the one of these tests.
+    here = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{here}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return tmp_path
+
+
+def submitted(*words):
+    return subprocess.run(["bash", *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def value_of(words, option):
+    return words[words.index(option) + 1]
+
+
+@pytest.mark.parametrize("name", ["multi_gpu", "zero2", "zero3", "fsdp2"])
+def test_a_configuration_of_trl_is_named_and_the_nodes_meet(name, cluster, monkeypatch):
+    monkeypatch.setenv("ACCELERATOR", name)
+    words = submitted(SLURM / "train.sbatch", "runs/x", *OPTIONS).stdout.splitlines()[1:]
+    assert words[:2] == ["accelerate", "launch"]
+    assert yaml.safe_load(Path(value_of(words, "--config_file")).read_text())
+    assert value_of(words, "--num_machines") == "2"
+    assert value_of(words, "--num_processes") == "8"
+    assert value_of(words, "--machine_rank") == "1"
+    assert value_of(words, "--main_process_ip") == "node7"
+    assert value_of(words, "--mixed_precision") == "no"
+    options = parsed(words[words.index("casebook.cli") + 1 :])
+    assert (str(options["output"]), options["resume"]) == ("runs/x", True)
+
+
+def test_the_launcher_is_one_that_accelerate_knows(cluster):
+    words = submitted(SLURM / "train.sbatch", "runs/x", *OPTIONS).stdout.splitlines()[1:]
+    from accelerate.commands.launch import launch_command_parser
+
+    known = launch_command_parser().parse_args(words[2:])
+    assert known.training_script == "casebook.cli"
+    assert known.rdzv_backend == "c10d"
+
+
+@pytest.mark.parametrize("words", [[], ["runs/x"], ["--config", "configs/poker/nano.yaml"]])
+def test_without_a_run_folder_it_says_what_is_missing(words, cluster):
+    done = submitted(SLURM / "train.sbatch", *words)
+    assert done.returncode == 2
+    assert "say the run folder" in done.stderr
+
+
+def test_a_plan_that_is_none_is_named(cluster, monkeypatch):
+    assert "say the file" in submitted(SLURM / "sweep.sbatch", "nowhere.txt").stderr
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "99")
+    done = submitted(SLURM / "sweep.sbatch", SLURM / "sweep.txt")
+    assert (done.returncode, "has no line 99" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [
+        (["train", *OPTIONS], False),
+        (["train", *OPTIONS, "--output", "runs/x"], False),
+        (["train", *OPTIONS, "--resume"], True),
+        (["train", "--resume", *OPTIONS, "--output", "runs/x"], True),
+        (["execute", "10"], True),
+    ],
+    ids=["neither", "no --resume", "default folder", "both", "notebooks"],
+)
+def test_a_training_of_a_sweep_that_could_not_go_on_is_refused(line, starts, cluster, monkeypatch):
+    stub = cluster / "bin" / "python"
+    stub.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+    stub.chmod(0o755)
+    plan = cluster / "plan.txt"
+    plan.write_text(" ".join(line) + "\n")
+    done = submitted(SLURM / "sweep.sbatch", plan)
+    assert done.returncode == (0 if starts else 2)
+    assert ("goes on only with --resume" in done.stderr) == (not starts)
+    assert done.stdout.splitlines()[1:] == (["-m", "casebook.cli", *line] if starts else [])
+
+
+def test_the_head_of_the_sweep_and_the_page_say_that_a_training_needs_resume():
+    for text in ((SLURM / "sweep.sbatch").read_text(), PAGE.read_text()):
+        assert re.search(r"training needs `?--resume`? ", text)
+
+
+# What comes back ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ends", "record", "requeued"),
+    [(0, False, True), (0, True, False), (1, False, False)],
+    ids=["stopped", "finished", "failed"],
+)
+def test_only_a_training_that_stopped_as_asked_goes_back(
+    ends, record, requeued, cluster, monkeypatch
+):
+    run, calls = cluster / "run", cluster / "calls"
+    run.mkdir()
+    if record:
+        (run / "record.json").write_text("{}")
+    for name, value in {"ACCELERATOR": "cpu", "STOPS": cluster / "stop", "ENDS": ends}.items():
+        monkeypatch.setenv(name, str(value))
+    job = subprocess.Popen(["bash", SLURM / "train.sbatch", run, *OPTIONS], text=True)
+    while not Path(f"{calls}.up").exists():
+        assert job.poll() is None
+    job.send_signal(10)  # SIGUSR1, as --signal=B:USR1@600 has it sent
+    assert job.wait(120) == ends
+    assert "scancel --signal=USR1 7" in calls.read_text()
+    assert ("scontrol requeue 7" in calls.read_text()) == requeued
+
+
+# What a real Slurm made of them ------------------------------------------------------------
+
+
+def test_the_committed_try_names_no_machine_and_left_whole_records():
+    text = (SLURM / "try_locally.txt").read_text()
+    assert "two: one record of 2 process(es), steps 1 to 12 once each" in text
+    assert "sweep: one record of 1 process(es), steps 1 to 12 once each" in text
+    assert "cancelled: no record" in text
+    assert text.count("Restarts=1") == 2
+    assert not re.findall(r"(?<![A-Z])/(?:var|tmp|home|root|work|usr)/", text)
