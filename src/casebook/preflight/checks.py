@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from casebook import paths, pretrained
 from casebook.case import CasebookError
-from casebook.install import PYTHONS
+from casebook.install import PYTHONS, pins_of
 from casebook.preflight import prompts
 from casebook.preflight.cards import GIB, Machine, nvidia
 from casebook.preflight.memory import unsloth_trains, weights_bytes
@@ -28,7 +28,7 @@ OK, NOTE, FAILS = "ok", "note", "fails"
 # The oldest Linux driver of each major CUDA: NVIDIA's CUDA toolkit release notes, table 3.
 DRIVERS = {11: 450, 12: 525, 13: 580}
 LIBRARIES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
-UNSLOTH = ("unsloth", "unsloth_zoo")
+UNSLOTH = ("unsloth", "unsloth-zoo")
 BITS = "bitsandbytes"  # weights of 4 bits, optimisers of 8
 FORBIDDEN = "not fetched, and HF_HUB_OFFLINE forbids to ask"
 TRIAL = 2**20  # bytes written as a test
@@ -76,15 +76,6 @@ def python() -> Check:
     return Check("Python", state, f"{platform.python_version()}, and 3.11 to 3.13 will do")
 
 
-def pins(file: str) -> dict[str, str]:
-    """The exact versions that a requirements file names: package -> version."""
-    found = {}
-    for line in (paths.ROOT / file).read_text().splitlines():
-        if named := re.match(r"([A-Za-z0-9_.-]+)==([^\s;#]+)", line):
-            found[named[1].lower()] = named[2]
-    return found
-
-
 def versions(settings: Mapping[str, Any], machine: Machine) -> Iterator[Check]:
     """Each library that a training uses, against its pin."""
     file, needed = "requirements.txt", list(LIBRARIES)
@@ -93,9 +84,9 @@ def versions(settings: Mapping[str, Any], machine: Machine) -> Iterator[Check]:
         unsloth = unsloth_trains(settings, machine)
         needed += UNSLOTH if unsloth else ()
         needed += [BITS] if unsloth or "8bit" in settings.get("optim", "") else []
-    pinned = pins(file)
+    pins = pins_of(file)
     for name in needed:
-        here, wanted = _version(name), pinned.get(name)
+        here, wanted = _version(name), pins.get(name, "").partition("==")[2]
         if here is None:
             yield Check(name, FAILS, f"not installed: pip install -r {file}")
         elif wanted and here.partition("+")[0] != wanted.partition("+")[0]:
