@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -17,7 +18,10 @@ SHORT = {
 
 
 def ask():
+    """Send the signal, and wait: another thread of this process may take it, and later."""
     os.kill(os.getpid(), signal.SIGUSR1)
+    while not stopping.asked():
+        time.sleep(0.001)
 
 
 def test_a_request_is_remembered_until_somebody_looks():
@@ -40,6 +44,13 @@ def test_one_that_came_before_ends_it_as_well():
         ask()
         with pytest.raises(stopping.Stopped):
             stopping.now_at_once()
+
+
+def test_one_that_is_handled_after_the_end_ends_nothing():
+    with stopping.on_request():
+        handle = signal.getsignal(signal.SIGUSR1)
+    handle(signal.SIGUSR1, None)  # another thread took it, and this one comes to it late
+    assert not stopping.asked()
 
 
 def test_processes_that_a_training_started_outlive_the_signal():

@@ -157,7 +157,7 @@ def train(
     from casebook.records import first_and_last, has_test_figures
 
     run = None
-    with stopping.on_request(), contextlib.suppress(stopping.Stopped):
+    with contextlib.suppress(stopping.Stopped), stopping.on_request():
         run = training.train(training.read_config(config, overrides), output, resume=resume)
     if run is None:
         processes.end()  # when the exception, which held the trainer, is gone

@@ -32,7 +32,7 @@ def on_request() -> Iterator[None]:
 
     def handle(number, frame):
         _Request.came = True
-        if STOP not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
+        if _Request.listening and STOP not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
             raise Stopped
 
     before = signal.signal(STOP, handle)
@@ -42,8 +42,7 @@ def on_request() -> Iterator[None]:
         yield
     finally:
         _Request.listening = False
-        if STOP in signal.sigpending():
-            signal.sigwait([STOP])
+        signal.sigtimedwait([STOP], 0)  # one that waits is taken
         signal.signal(STOP, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 

@@ -76,6 +76,17 @@ def free() -> None:
     torch.cuda.empty_cache()  # does nothing without a GPU
 
 
+@contextmanager
+def freed_afterwards() -> Iterator[None]:
+    """After it, an engine that was started inside is ended; one that ran before goes on."""
+    somebody_elses = runs()
+    try:
+        yield
+    finally:
+        if not somebody_elses:
+            free()
+
+
 def _carrying() -> list[Any]:
     models = (carrier() for carrier in _carriers)
     return [model for model in models if model is not None and of(model) is not None]

@@ -320,7 +320,7 @@ def generate_all(
                 **decoding,
             )
         except (RuntimeError, MemoryError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             if size == 1:
                 raise CasebookError(
@@ -391,7 +391,7 @@ def batch_that_fits(model: Any, length: int) -> int:
     return int(max(1, min(LARGEST_BATCH, SHARE_OF_MEMORY * free // needed)))
 
 
-def _out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: Exception) -> bool:
     """Also where torch has no error class for it: on a CPU, and inside CUDA's libraries."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True

@@ -53,23 +53,19 @@ def measured(
     if settings.get("method", "grpo") != "grpo":
         raise CasebookError(f"--measure knows TRL's GRPO only, not {settings['method']!r}")
     from casebook.models import engine
-    from casebook.models.generation import _out_of_memory
+    from casebook.models.generation import out_of_memory
 
-    somebody_elses = engine.runs()
     try:
-        with quiet_libraries():
+        with engine.freed_afterwards(), quiet_libraries():
             return _measured(settings, say)
     except (RuntimeError, MemoryError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         said = str(error).strip().partition("\n")[0]
         raise TooLittleMemory(
             f"measuring ran out of memory ({said or 'no more was said'}): decrease "
             "per_device_train_batch_size, or max_completion_length"
         ) from error
-    finally:
-        if not somebody_elses:
-            engine.free()
 
 
 def _measured(settings: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, Any]:

@@ -79,9 +79,8 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     run = Run(Path(output) if output else default_folder(config))
     check_present(config.settings)
     processes.check(config)
-    somebody_elses = engine.runs()
     try:
-        with contextlib.ExitStack() as held:
+        with engine.freed_afterwards(), contextlib.ExitStack() as held:
             begins = processes.agreed(lambda: _claim(run, config, resume, held))
             return _train(run, config) if begins else run
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -92,9 +91,6 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             f"the run stopped, {run.path} cannot be written ({trouble}): what was written so far "
             "stays there; mend it, then go on with --resume"
         ) from error
-    finally:
-        if not somebody_elses:
-            engine.free()
 
 
 def _claim(run: Run, config: Config, resume: bool, held: contextlib.ExitStack) -> bool:
