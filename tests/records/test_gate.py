@@ -1,6 +1,8 @@
 """Nothing shows a figure of a record without asking whether the record is current."""
 
 import re
+import shutil
+from copy import deepcopy
 
 import nbformat
 import pytest
@@ -49,13 +51,11 @@ def test_notebooks_read_records_through_the_gate_only(path):
 @pytest.fixture
 def edited(monkeypatch, tmp_path):
     """The committed records of poker, one of them changed by hand after its replay."""
-    import shutil
-
     results = tmp_path / "results"
     shutil.copytree(paths.RESULTS / "poker", results / "poker")
     path = results / "poker" / "nano" / "grpo" / "seed0.json"
     record = records.read_record(path)
-    kept = freshness.read_replays("poker")
+    kept = deepcopy(freshness.read_replays("poker"))  # what it returns is remembered
     monkeypatch.setattr(paths, "RESULTS", results)
     monkeypatch.setattr(gate, "_PRINTED", set())
     entry = {"content": freshness.digest(record), "made": record["provenance"]["time"]}
