@@ -17,6 +17,7 @@ from casebook import paths, training
 from casebook.case import CasebookError
 from casebook.experiments import replay
 from casebook.records import committed_completions, freshness, read_record, write_json
+from casebook.records.gate import arms_with_completions
 from casebook.records.provenance import machine
 
 ROOT = Path(__file__).parents[2]
@@ -587,6 +588,16 @@ replay._compare_completions(record, comparer)
 found = [c for c in comparer.found if c.verdict != "same"]
 print(len(comparer.found), len(found))
 """
+
+
+@pytest.mark.parametrize("arm", arms_with_completions("poker", "smol"))
+def test_committed_completions_of_a_real_model_are_graded_and_paid_as_then(arm):
+    """Those of `sound_random_reward` are graded alone: a coin is tossed anew."""
+    record = read_record(paths.RESULTS / "poker" / "smol" / arm / "seed0.json")
+    comparer = replay._Comparer(record)
+    replay._compare_completions(record, comparer)
+    assert len(comparer.found) > 100
+    assert [found.what for found in comparer.found if found.verdict != "same"] == []
 
 
 @pytest.mark.heavy

@@ -49,6 +49,7 @@ from casebook.records import freshness
 from casebook.records.files import DIGITS, plain, read_record, write_json
 from casebook.records.gate import committed_completions
 from casebook.records.provenance import machine, provenance
+from casebook.rewards import random_reward
 
 NEAR = 1e-3  # of a window's mean, on another kind of machine
 UNKNOWN = "not comparable"
@@ -331,9 +332,11 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
         ]
     columns["prompts"] = columns.pop("prompt")
     columns["completion_ids"] = [[0]] * len(written)
+    # A completion alone does not decide these: a KL wants its policies, a coin is tossed anew.
+    others = {training.KL_PENALTY, random_reward.__name__}
     for reward in training.reward_functions(_parsed(record)):
         name = f"reward/{reward.__name__}"
-        if name in written and reward.__name__ != training.KL_PENALTY:
+        if name in written and reward.__name__ not in others:
             paid = [round(float(value), DIGITS) for value in reward(**columns)]
             compare.tree(name, written[name].tolist(), paid)
 

@@ -36,6 +36,7 @@ PACKAGE = Path(__file__).parents[1]
 LEFT_OUT = {"cli", "__main__", "plots", "exercises", "studies", "execute", "site", "claims"}
 LEFT_OUT |= {"tracking", "wandb_files"}  # they look on
 LEFT_OUT |= {"preflight"}  # it looks at a training before, and compares afterwards
+LEFT_OUT |= {"replay", "repeat"}  # they compare
 # The packages whose pinned versions decide what a training on a CPU gives.
 PINS = ("accelerate", "datasets", "math-verify", "numpy", "peft", "torch", "transformers", "trl")
 
@@ -107,7 +108,8 @@ def read_replays(case: str) -> dict[str, Any]:
     path = replays_file(case)
     if not path.exists():
         return {"arms": {}, "code": {}, "files": {}}
-    return _parsed(path, _changed(path))
+    remembered = _parsed(path, _changed(path))
+    return {name: dict(part) for name, part in remembered.items()}
 
 
 def state(record: Mapping[str, Any]) -> str:
