@@ -45,6 +45,10 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder with the real problem sets; default: $CASEBOOK_DATA_DIR."),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
+]
 
 
 def main() -> None:
@@ -140,10 +144,7 @@ def train(
         Path | None, typer.Option(help="Run folder; default: one below $RUNS_DIR or runs/.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint.")] = False,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
-    ] = None,
+    setting: Settings = None,
     data_dir: DataDir = None,
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
@@ -193,10 +194,7 @@ def preflight(
     output: Annotated[
         Path | None, typer.Option(help="Run folder that keeps it; the training goes there too.")
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the file."),
-    ] = None,
+    setting: Settings = None,
     data_dir: DataDir = None,
 ) -> None:
     """Before hours are spent: does a training fit, how long does it take, can it learn?

@@ -1,10 +1,11 @@
 """One short run of the embedded model, and its bundle."""
 
 import shutil
+import sys
 
 import pytest
 
-from casebook import paths
+from casebook import cli, paths
 
 SETTINGS = {
     "max_steps": 2,
@@ -68,3 +69,19 @@ def results(tmp_path, monkeypatch):
     """An empty folder of results."""
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
     return tmp_path / "results"
+
+
+@pytest.fixture
+def take_in(tmp_path, results, monkeypatch, capsys):
+    """`casebook record import` of some bytes: exit code, and what was said to whom."""
+
+    def run(content: bytes) -> tuple[int, str, str]:
+        path = tmp_path / "bundle.zip"
+        path.write_bytes(content)
+        monkeypatch.setattr(sys, "argv", ["casebook", "record", "import", str(path)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = capsys.readouterr()
+        return end.value.code or 0, said.out, said.err
+
+    return run

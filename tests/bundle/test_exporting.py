@@ -128,7 +128,7 @@ def test_what_is_private_is_removed_and_counted(copy, tmp_path, monkeypatch):
     monkeypatch.setattr(scrub.getpass, "getuser", lambda: "annika")
     record = read_record(copy / "record.json")
     hardware = record["provenance"]["hardware"]
-    hardware["gpu"] = "T4 of annika, see /home/annika/gpu, annika@example.org"
+    hardware["gpu"] = "T4 of annika, see /data/annika/gpu, annika@example.org"
     hardware["hf_token"] = "hf_" + "aB3" * 10
     write_json(copy / "record.json", record)
     said = []

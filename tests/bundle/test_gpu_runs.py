@@ -5,13 +5,11 @@ around them the record that the harness would leave. What is tested is who belie
 """
 
 import json
-import sys
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from casebook import cli, records
+from casebook import records
 from casebook.bundle import archive, contents, measured
 from casebook.records.files import plain
 from casebook.settings import checked
@@ -90,22 +88,6 @@ def made_up(seed, before=0.2, after=0.8, **overrides):
     return archive.packed(files, about | {"overrides": contents.overrides(settings)})
 
 
-@pytest.fixture
-def take_in(tmp_path, results, monkeypatch, capsys):
-    """`casebook record import` of some bytes: exit code, and what was said."""
-
-    def run(content):
-        path = tmp_path / "bundle.zip"
-        path.write_bytes(content)
-        monkeypatch.setattr(sys, "argv", ["casebook", "record", "import", str(path)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out + said.err
-
-    return run
-
-
 def verdict():
     (claim,) = [
         c for c in records.load_claims("poker", say=str) if c["id"] == "accuracy-rises-larger"
@@ -116,8 +98,8 @@ def verdict():
 def test_three_seeds_from_strangers_decide_a_claim(take_in, results):
     assert verdict()["verdict"] == "not run here"
     for seed, said in enumerate(("inconclusive", "inconclusive", "reproduced")):
-        code, out = take_in(made_up(seed))
-        assert code == 0, out
+        code, out, err = take_in(made_up(seed))
+        assert code == 0, err
         assert "1,024 completions graded again" in out
         assert "not checked: that the texts are what their tokens say" in out
         claim = verdict()
@@ -129,9 +111,9 @@ def test_three_seeds_from_strangers_decide_a_claim(take_in, results):
 
 def test_a_second_run_of_a_seed_does_not_count(take_in):
     assert take_in(made_up(0))[0] == take_in(made_up(1))[0] == 0
-    code, out = take_in(made_up(1, after=0.9))
+    code, _, err = take_in(made_up(1, after=0.9))
     assert code == 1
-    assert "seed 1 of poker/t4/as_configured is there already" in out
+    assert "seed 1 of poker/t4/as_configured is there already" in err
     assert verdict()["verdict"] == "inconclusive"
 
 
@@ -170,8 +152,8 @@ def test_without_the_published_problems_nothing_can_be_said(take_in, results, mo
         kept |= {f"completions/{when}/{name}.jsonl": b"" for name in plans}
     kept |= {f"{name}.json": archive.json_bytes(value) for name, value in changed.items()}
     about = {"case": "gsm8k", "profile": "t4", "seed": 0, "overrides": {}}
-    code, out = take_in(archive.packed(kept, about))
-    assert code == 2, out
-    assert out.startswith("casebook: the rows of gsm8k are not here: ")
-    assert "CASEBOOK_DATA_DIR" in out
+    code, _, err = take_in(archive.packed(kept, about))
+    assert code == 2, err
+    assert err.startswith("casebook: the rows of gsm8k are not here: ")
+    assert "CASEBOOK_DATA_DIR" in err
     assert not list(results.rglob("*.json"))

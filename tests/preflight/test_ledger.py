@@ -54,20 +54,24 @@ class Ledger:
         return [{"completion": "", "ids": (prompt, [0])} for prompt in prompts]
 
 
+def config_of(shape):
+    return LlamaConfig(
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        vocab_size=shape.vocabulary,
+    )
+
+
 @pytest.fixture
 def evaluated(monkeypatch):
     """`evaluated(settings, shape, ledger)` writes the completions of a test on a card."""
 
     def run(settings, shape, ledger, free=None, rows=ROWS):
-        config = LlamaConfig(
-            hidden_size=shape.hidden,
-            intermediate_size=shape.intermediate,
-            num_hidden_layers=shape.layers,
-            num_attention_heads=shape.heads,
-            num_key_value_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            vocab_size=shape.vocabulary,
-        )
+        config = config_of(shape)
         model = SimpleNamespace(
             config=config, dtype=getattr(torch, settings["dtype"]), device=torch.device("cpu")
         )
@@ -142,15 +146,7 @@ def test_where_free_memory_is_overstated_batches_are_halved_until_they_fit(evalu
 
 def test_the_arithmetic_counts_batches_as_the_evaluation_does(monkeypatch):
     for shape in known_shapes().values():
-        config = LlamaConfig(
-            hidden_size=shape.hidden,
-            intermediate_size=shape.intermediate,
-            num_hidden_layers=shape.layers,
-            num_attention_heads=shape.heads,
-            num_key_value_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            vocab_size=shape.vocabulary,
-        )
+        config = config_of(shape)
         model = SimpleNamespace(config=config, dtype=torch.float16, device=torch.device("cpu"))
         for free in (0, GIB, 9 * GIB, 70 * GIB):
             for length in (51, 1536, 4096):

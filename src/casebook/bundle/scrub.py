@@ -60,7 +60,7 @@ class Scrubber:
         names: literal texts that are private on this machine -> their kind; see `names_here`.
 
     >>> scrubber = Scrubber({})
-    >>> scrubber.scrub({"note": "in /home/ann/runs, ask ann@example.org"})
+    >>> scrubber.scrub({"note": "in /data/ann/runs, ask ann@example.org"})
     {'note': 'in [path], ask [e-mail address]'}
     >>> dict(scrubber.found)
     {'e-mail address': 1, 'path': 1}
