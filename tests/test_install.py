@@ -21,7 +21,7 @@ class Machine:
     def __init__(self, monkeypatch, gpu=None, torch=COLAB["torch"], vllm_loads=True, loaded=()):
         self.commands, self.here = [], COLAB | {"torch": torch}
         self.vllm_loads, self.has_vllm = vllm_loads, False
-        monkeypatch.setattr(install, "_version", self.here.get)
+        monkeypatch.setattr(install, "installed_version", self.here.get)
         monkeypatch.setattr(install, "_capability", lambda: gpu)
         monkeypatch.setattr(install, "_pip_run", self.pip)
         monkeypatch.setattr(install, "_vllm_fault", self.vllm_fault)

@@ -44,7 +44,7 @@ def install(kind: str, extras: Sequence[str] = ()) -> None:
     before = _loaded()
     pins = pins_of("requirements.txt")
     chosen = [pins[name] for name in (LIGHT if kind == "light" else TRAINING)]
-    keep = [f"{name}=={found}" for name in KEPT if (found := _version(name))]
+    keep = [f"{name}=={found}" for name in KEPT if (found := installed_version(name))]
     _say(f"Python {sys.version.split()[0]}; kept as they are: {', '.join(keep) or 'nothing'}.")
     package = f".[{','.join(extras)}]" if extras else "."
     _pip("the casebook and its libraries", "-e", package, *chosen, *keep)
@@ -53,7 +53,7 @@ def install(kind: str, extras: Sequence[str] = ()) -> None:
     changed = [
         f"{name} {old} (now {new})"
         for name, old in before.items()
-        if (new := _version(name)) != old
+        if (new := installed_version(name)) != old
     ]
     if changed:
         sys.exit(
@@ -74,7 +74,7 @@ def _install_for_training(chosen: Sequence[str], keep: Sequence[str]) -> None:
     # Its own requirements would replace half of what Colab has.
     _pip("Unsloth, without its requirements", "--no-deps", *unsloth)
     _say(f"A GPU of compute capability {capability}: Unsloth trains the profiles from t4 on.")
-    wheels, why = vllm_for(capability, _version("torch") or "")
+    wheels, why = vllm_for(capability, installed_version("torch") or "")
     if not wheels:
         _say(f"vLLM is left out: {why}.")
         return
@@ -160,11 +160,12 @@ def _pip_run(arguments: Iterable[str]) -> list[str] | None:
 
 def _loaded() -> dict[str, str]:
     """The versions of the libraries that this kernel has loaded already."""
-    found = {name: _version(name) for name in LOADED if name in sys.modules}
+    found = {name: installed_version(name) for name in LOADED if name in sys.modules}
     return {name: found for name, found in found.items() if found}
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """The version of a package that is installed; `None` where it is not."""
     try:
         return version({"PIL": "pillow"}.get(name, name))
     except PackageNotFoundError:

@@ -33,7 +33,7 @@ def test_vllm_has_to_be_built_for_the_cuda_of_torch(built, vllm, state):
 
 
 def test_a_cpu_build_of_torch_is_named_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(checks, "_version", lambda package: "2.13.0+cpu")
+    monkeypatch.setattr(checks, "installed_version", lambda package: "2.13.0+cpu")
     monkeypatch.setattr(checks, "torch_cuda", lambda: None)
     (found,) = checks.cuda(SimpleNamespace(gpu=True), settings())
     assert found.state == FAILS
@@ -42,7 +42,7 @@ def test_a_cpu_build_of_torch_is_named_on_a_gpu(monkeypatch):
 
 def test_a_torch_of_pypi_is_a_cuda_build_without_a_tag(monkeypatch):
     here = {"torch": "2.13.0", "vllm": "0.26.0"}
-    monkeypatch.setattr(checks, "_version", here.get)
+    monkeypatch.setattr(checks, "installed_version", here.get)
     monkeypatch.setattr(checks, "torch_cuda", lambda: "13.0")
     monkeypatch.setattr(checks, "nvidia", lambda field: {field: "580.65"})
     found = list(checks.cuda(SimpleNamespace(gpu=True), settings("math", "a100")))
@@ -51,14 +51,14 @@ def test_a_torch_of_pypi_is_a_cuda_build_without_a_tag(monkeypatch):
 
 @pytest.mark.parametrize(("cuda", "file"), [("12.9", "cu12"), ("13.0", "cu13"), (None, "cu13")])
 def test_the_cuda_of_torch_names_the_requirements_file(cuda, file, monkeypatch):
-    monkeypatch.setattr(checks, "_version", lambda package: None)
+    monkeypatch.setattr(checks, "installed_version", lambda package: None)
     monkeypatch.setattr(checks, "torch_cuda", lambda: cuda)
     (*_, found) = checks.versions(settings("poker", "t4"), cards.card("t4"))
     assert found.said == f"not installed: pip install -r requirements-gpu-{file}.txt"
 
 
 def test_where_peft_trains_unsloth_may_be_missing(monkeypatch):
-    monkeypatch.setattr(checks, "_version", lambda package: None)
+    monkeypatch.setattr(checks, "installed_version", lambda package: None)
     wanted = settings("landuse", "a100", optim="adamw_torch")
 
     def asked():
@@ -75,7 +75,7 @@ def test_a_library_that_is_missing_fails_and_another_version_is_a_note(monkeypat
     pins = pins_of("requirements.txt")
     here = {name: pins[name].partition("==")[2] for name in checks.LIBRARIES}
     here |= {"trl": "1.0.0", "peft": None}
-    monkeypatch.setattr(checks, "_version", here.get)
+    monkeypatch.setattr(checks, "installed_version", here.get)
     found = checks.versions(settings(), SimpleNamespace(gpu=False))
     states = {check.name: check.state for check in found}
     assert states["trl"] == NOTE

@@ -8,14 +8,13 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from casebook import paths, pretrained
 from casebook.case import CasebookError
-from casebook.install import PYTHONS, pins_of
+from casebook.install import PYTHONS, installed_version, pins_of
 from casebook.preflight import prompts
 from casebook.preflight.cards import GIB, Machine, nvidia
 from casebook.preflight.memory import unsloth_trains, weights_bytes
@@ -86,7 +85,7 @@ def versions(settings: Mapping[str, Any], machine: Machine) -> Iterator[Check]:
         needed += [BITS] if unsloth or "8bit" in settings.get("optim", "") else []
     pins = pins_of(file)
     for name in needed:
-        here, wanted = _version(name), pins.get(name, "").partition("==")[2]
+        here, wanted = installed_version(name), pins.get(name, "").partition("==")[2]
         if here is None:
             yield Check(name, FAILS, f"not installed: pip install -r {file}")
         elif wanted and here.partition("+")[0] != wanted.partition("+")[0]:
@@ -101,13 +100,13 @@ def cuda(machine: Machine, settings: Mapping[str, Any]) -> Iterator[Check]:
         return
     built = _major(torch_cuda())
     if built is None:
-        torch = _version("torch") or ""
+        torch = installed_version("torch") or ""
         yield Check("CUDA", FAILS, f"torch {torch} is no CUDA build: install it for this GPU")
         return
     found = nvidia("driver_version")
     yield driver(built, found["driver_version"] if found else None)
     if settings["fast_inference"] or settings.get("use_vllm"):
-        yield wheel(built, _version("vllm"))
+        yield wheel(built, installed_version("vllm"))
 
 
 def driver(built: int, said: str | None) -> Check:
@@ -239,13 +238,6 @@ def _on_hub(name: str) -> str:
     except Exception as error:  # no network, or a gate
         return f"not fetched, and the hub does not answer ({type(error).__name__})"
     return "on the hub, to be fetched"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _major(cuda: str | None) -> int | None:
