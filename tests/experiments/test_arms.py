@@ -81,14 +81,6 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
         assert seeds == arm["seeds"] or (not PROFILES[arm["profile"]].embedded and not seeds)
 
 
-@pytest.mark.parametrize("case", known_cases())
-def test_the_hardware_page_lists_what_is_made_only_when_it_is_named(case):
-    page = (paths.ROOT / "docs" / "hardware.md").read_text(encoding="utf-8")
-    for name, arm in arms_of(case).items():
-        if "extension_hours" in arm:
-            assert f"| `{name}` | {arm['question']} | {arm['extension_hours']} |" in page
-
-
 # What is committed of a run
 
 

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from casebook import paths
-from casebook.case import PROFILES, CasebookError
-from casebook.records import write_json
+from casebook.case import PROFILES, CasebookError, known_cases
+from casebook.records import committed, write_json
+from casebook.settings import read_arms
 from casebook.site import where, write_where
 
 MARKS = ("claims", "results", "real")  # of the README
@@ -69,6 +70,21 @@ def test_a_record_turns_a_profile_into_one_that_was_run(write_record):
     assert where.state("poker", "t4") == where.RUN
     assert where.state("poker", "t4_source") == ""
     assert "| run: 1 record |" in where.where_table()
+
+
+def test_what_goes_beyond_a_core_has_its_command_its_hours_and_its_records():
+    rows = where.extension_table().splitlines()[2:]
+    beyond = {
+        (case, name): arm
+        for case in known_cases()
+        for name, arm in read_arms(case).items()
+        if "extension_hours" in arm
+    }
+    for row, ((case, name), arm) in zip(rows, beyond.items(), strict=True):
+        command = f"casebook experiments {case} --profile {arm['profile']} --arm {name}"
+        made = len(committed(case, arm["profile"], name, say=len))
+        assert f"{arm['question']}<br>`{command}` | {arm['extension_hours']} |" in row
+        assert ("no recorded run" in row) is not made
 
 
 def test_records_of_others_are_counted_apart(write_record):

@@ -1,7 +1,9 @@
-"""The table of the page "What runs where": which profiles were run, and which only emulated."""
+"""The tables of the page "What runs where": which profiles were run, which only emulated, and what
+is run only when somebody names it."""
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,13 @@ import yaml
 
 from casebook import paths
 from casebook.case import CasebookError, known_cases
+from casebook.records import table_row
 from casebook.records.files import read_record
+from casebook.settings import EXTENSION, read_arms
 from casebook.site.files import write_if_changed
 
 FILE = paths.ROOT / "docs" / "where.yaml"
 PAGE = paths.ROOT / "docs" / "hardware.md"
-BEGIN, END = "<!-- where:begin -->", "<!-- where:end -->"
 RUN, EMULATED, NOT_RUN = "run", "proven by emulation", "not run"
 CONTRIBUTED = "contributed"
 
@@ -58,8 +61,23 @@ def where_table() -> str:
     return "\n".join(lines)
 
 
+def extension_table() -> str:
+    """What goes beyond a case's core: its command, the hours it is said to take, its records."""
+    lines = ["| what is asked, and the command | hours | records |", "| --- | ---: | --- |"]
+    for case in known_cases():
+        for name, arm in read_arms(case).items():
+            if EXTENSION in arm:
+                profile = arm["profile"]
+                command = f"casebook experiments {case} --profile {profile} --arm {name}"
+                counts = _records(case, profile, name)
+                found = _counted(counts) or "no recorded run"
+                asked = f"{arm['question']}<br>`{command}`"
+                lines.append(table_row(asked, f"{arm[EXTENSION]:g}", found))
+    return "\n".join(lines)
+
+
 def write_where(page: str | os.PathLike | None = None) -> bool:
-    """Put the table between the marks of the page.
+    """Put the tables between their marks on the page.
 
     Returns:
         Whether it changed.
@@ -68,23 +86,29 @@ def write_where(page: str | os.PathLike | None = None) -> bool:
         CasebookError: the page lacks a mark.
     """
     page = Path(page or PAGE)
-    before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not (found and closed):
-        raise CasebookError(f"{page.name} needs the lines {BEGIN} and {END}, in this order")
-    return write_if_changed(page, f"{before}{BEGIN}\n\n{where_table()}\n\n{END}{after}")
+    text = page.read_text(encoding="utf-8")
+    for name, table in {"where": where_table(), "extension": extension_table()}.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise CasebookError(f"{page.name} needs the lines {begin} and {end}, in this order")
+        text = f"{before}{begin}\n\n{table}\n\n{end}{after}"
+    return write_if_changed(page, text)
 
 
 def _cell(case: str, profile: str) -> str:
-    counts = _records(case, profile).items()
-    counted = [f"{name}: {count} record{'s' * (count > 1)}" for name, count in counts]
-    return "; ".join(counted) or state(case, profile) or "–"
+    return _counted(_records(case, profile)) or state(case, profile) or "–"
 
 
-def _records(case: str, profile: str) -> dict[str, int]:
+def _counted(counts: Mapping[str, int]) -> str:
+    return "; ".join(f"{name}: {count} record{'s' * (count > 1)}" for name, count in counts.items())
+
+
+def _records(case: str, profile: str, arm: str = "*") -> dict[str, int]:
     """How many records of a profile the checkout has: `RUN` those made with it, then
     `CONTRIBUTED` those that others sent; of either only where there are some."""
-    files = (paths.RESULTS / case / profile).glob("*/seed*.json")
+    files = (paths.RESULTS / case / profile).glob(f"{arm}/seed*.json")
     sent = Counter("contributed" in read_record(file) for file in files)
     counts = {RUN: sent[False], CONTRIBUTED: sent[True]}
     return {name: count for name, count in counts.items() if count}
