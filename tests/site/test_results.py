@@ -313,6 +313,26 @@ def test_the_loops_have_a_table_of_their_own(checkout):
     assert head.count("|") == trl.count("|")
 
 
+def test_the_conversion_shows_its_bounds_and_where_texts_part(checkout):
+    bounds = {"bounds": {"kl": 0.01, "same_token": 0.95}, "positions": 40, "largest_kl": 0.05}
+    apart = {"differs": 4, "ours": "It is a|b\n", "theirs": "It is not so"}
+    equal = {"differs": None, "ours": "yes", "theirs": "yes"}
+    as_published = {**bounds, "same_token": 0.975, "kl": 0.004, "same_continuations": 1}
+    expanded = {**bounds, "same_token": 1.0, "kl": 0.0, "same_continuations": 2}
+    content = {
+        **{"provenance": {}, "code": {}, "prompts": ["p", "q"], "new_tokens": 24},
+        "as published": {**as_published, "by_prompt": [equal, apart]},
+        "expanded": {**expanded, "by_prompt": [equal, equal]},
+    }
+    records.write_json(paths.RESULTS / "poker" / "data" / "conversion.json", content)
+    table = results.conversion_table()
+    assert "| as published | 97.5% of 40 positions (at least 95.0%) | 0.004 nats (at most" in table
+    assert "| 0.05 nats | 1 of 2 |" in table
+    rows = [line for line in table.splitlines() if "<code>" in line]
+    assert rows == ["| 2 | 5 | <code>a\\|b&#8629;<wbr></code> | <code>not so</code> |"]
+    assert "replay due" in table  # a record without the hashes of its code
+
+
 def test_processes_and_preflights_have_tables_of_their_own(checkout):
     share = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 400}
     both = {"greedy_accuracy": share, "sampled_accuracy": share | {"value": 0.55}}
@@ -337,6 +357,7 @@ def test_without_records_the_pages_say_so(checkout):
     assert results.result(load_case("math")) == records.missing("casebook experiments math")
     assert results.benchmarks_table() == results.loops_table() == ""
     assert results.processes_table() == results.preflights_table() == ""
+    assert results.conversion_table() == ""
 
 
 def test_the_table_of_claims_counts_all(checkout):

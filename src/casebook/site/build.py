@@ -100,6 +100,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "benchmarks": results.benchmarks_table(),
         "loops": results.loops_table(),
         "processes": results.processes_table(),
+        "conversion": results.conversion_table(),
         "preflights": results.preflights_table(),
     }
     wanted = {f"{page.stem}.ipynb": nbformat.writes(page.notebook) for page in pages}

@@ -10,6 +10,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import PROFILES, Case, known_cases, load_case
-from casebook.records import predictions
+from casebook.records import predictions, studies
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
@@ -416,6 +417,7 @@ def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 LOOPS, PROCESSES, PREFLIGHTS = "source_loop", "two_processes", "preflight"
+CONVERSION = "conversion"  # the study of what `make smol` expands
 TABLED = (LOOPS, PROCESSES, PREFLIGHTS)  # benchmarks that have a table of their own
 PHASES = ("generation", "scoring", "backward", "update", "bookkeeping")
 
@@ -470,6 +472,43 @@ def preflights_table() -> str:
                 pairs = (_predicted(run, name) for name in head[2:])
                 lines.append(records.table_row(run["case"], run["profile"], *pairs))
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def conversion_table() -> str:
+    """How the expanded SmolLM2 compares with llama.cpp on the same file; empty without a record."""
+    if not studies.path(CONVERSION).exists():
+        return ""
+    notes: list[str] = []
+    record = studies.read(CONVERSION, say=notes.append)
+    prompts, tokens = len(record["prompts"]), record["new_tokens"]
+    head = ("llama.cpp", "same most likely token", "mean divergence", "largest", "same texts")
+    lines = [records.table_row(*head), "| --- |" + " ---: |" * (len(head) - 1)]
+    first = ["| prompt | token | the folder | llama.cpp |", "| ---: | ---: | --- | --- |"]
+    for name in ("as published", "expanded"):
+        found, limits = record[name], record[name]["bounds"]
+        lines.append(
+            records.table_row(
+                name,
+                f"{found['same_token']:.1%} of {found['positions']:,} positions "
+                f"(at least {limits['same_token']:.1%})",
+                f"{found['kl']:.2g} nats (at most {limits['kl']:g})",
+                f"{found['largest_kl']:.2g} nats",
+                f"{found['same_continuations']} of {prompts}",
+            )
+        )
+        for number, prompt in enumerate(found["by_prompt"], 1):
+            if prompt["differs"] is not None:
+                ours, theirs = _from_the_first_difference(prompt["ours"], prompt["theirs"])
+                first.append(records.table_row(number, prompt["differs"] + 1, ours, theirs))
+    told = f"Greedy continuations of {tokens} tokens, from the first token that differs:"
+    differing = [told, "\n".join(first)] if len(first) > 2 else []
+    return _with_note("\n\n".join(["\n".join(lines), *differing]), notes)
+
+
+def _from_the_first_difference(*texts: str, most: int = 24) -> list[str]:
+    """The beginnings of what is left of each text without what all of them begin with."""
+    shared = len(commonprefix(texts))
+    return [_code(text[shared : shared + most]) for text in texts]
 
 
 def _predicted(run: Mapping[str, Any], name: str) -> str:
