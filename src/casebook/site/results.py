@@ -9,8 +9,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
-from os.path import commonprefix
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -506,8 +505,8 @@ def conversion_table() -> str:
 
 
 def _from_the_first_difference(*texts: str, most: int = 24) -> list[str]:
-    """The beginnings of what is left of each text without what all of them begin with."""
-    shared = len(commonprefix(texts))
+    """The beginnings of what is left of two texts without what both begin with."""
+    shared = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(*texts, strict=False)))
     return [_code(text[shared : shared + most]) for text in texts]
 
 
