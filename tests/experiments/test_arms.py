@@ -22,7 +22,8 @@ from casebook.records import (
     read_record,
     write_json,
 )
-from casebook.training import Run
+from casebook.records.files import plain
+from casebook.training import Run, read_config
 
 ARM = {
     "question": "Does it run?",
@@ -79,6 +80,9 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
         seeds = [record["seed"] for record in records]
         # A real model takes hours: its arm may wait for its records, but not for some of them.
         assert seeds == arm["seeds"] or (not PROFILES[arm["profile"]].embedded and not seeds)
+        for record in records:
+            now = read_config((case, arm["profile"]), arm["overrides"] | {"seed": record["seed"]})
+            assert record["config"] == plain(now.settings), (name, record["seed"])
 
 
 # What is committed of a run

