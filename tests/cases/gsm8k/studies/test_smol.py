@@ -3,8 +3,10 @@
 import pandas as pd
 import pytest
 
-from casebook import load_case, untrained
+from casebook import load_case, problem_sets, untrained
 from casebook.cases.gsm8k.studies import smol
+from casebook.records import studies
+from casebook.settings import read_arms
 from casebook.untrained import Part
 
 GREEDY, SAMPLED = Part("chat", "test", 4), Part("chat", "validation", 2, 4, 0.7)
@@ -76,3 +78,17 @@ def test_every_part_is_one_of_its_own_and_has_room():
     for part in smol.PARTS:
         assert part.split == ("validation" if part.samples else "test")
         load_case("gsm8k").grade("", "", variant=part.variant)
+
+
+def test_the_training_starts_where_the_study_first_finds_that_one_can():
+    """The parts stand in the order of their number of examples: the fewest that do."""
+    found = studies.read("smol_gsm8k", say=len)["parts"]
+    first = next(part for part in smol.PARTS if found[part.name].get("can start"))
+    arm = read_arms("gsm8k")["with_examples"]["overrides"]
+    assert (arm["variant"], arm["temperature"]) == (first.variant, first.temperature)
+
+
+def test_the_committed_completions_give_the_committed_figures():
+    if not problem_sets.available("gsm8k"):
+        pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
+    assert smol.regraded() == studies.read("smol_gsm8k", say=len)["parts"]

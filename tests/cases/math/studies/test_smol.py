@@ -1,9 +1,11 @@
 """A real model on MATH before training: what is made of its completions."""
 
 import pandas as pd
+import pytest
 
-from casebook import load_case, untrained
+from casebook import load_case, problem_sets, untrained
 from casebook.cases.math.studies import smol
+from casebook.records import studies
 from casebook.untrained import Part
 
 PART = Part("reason", "test", 2, 2)
@@ -31,3 +33,9 @@ def test_ends_boxes_and_answers_are_apart(monkeypatch):
     silent = {name: sizes["2"]["value"] for name, sizes in found["silent"].items()}
     assert silent == {"strict": 0.5, "boxed": 1.0, "correct": 1.0}
     assert sum(figure["n"] for figure in found["by level"].values()) == 2
+
+
+def test_the_committed_completions_give_the_committed_figures():
+    if not problem_sets.available("math500"):
+        pytest.skip("CASEBOOK_DATA_DIR names no folder with math/math500.jsonl")
+    assert smol.regraded() == studies.read("smol_math", say=len)["parts"]
