@@ -16,8 +16,10 @@ from scipy.special import gammaln
 
 from casebook import paths
 from casebook.case import CasebookError, load_case
+from casebook.records import provenance
+from casebook.records.files import write_rows
 from casebook.records.freshness import digest, module_hashes
-from casebook.records.studies import WRITING
+from casebook.records.studies import WRITING, completions_path
 from casebook.stats import Figure, mean_interval
 
 KEPT = ("part", "row", "decoding", "sample", "completion", "tokens", "truncated")
@@ -100,6 +102,33 @@ def written(
         )
         tables.append(found.rows.assign(part=part.name)[list(KEPT)])
     return pd.concat(tables, ignore_index=True), describe(model, settings)
+
+
+def study(
+    name: str,
+    case: str,
+    profile: str,
+    parts: Sequence[Part],
+    settings: Mapping[str, Any],
+    found: Callable[[pd.DataFrame], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What a study of a case's base model records; its completions are kept beside that.
+
+    Args:
+        name: of the study.
+        found: what is made of the completions, `written` by the other arguments.
+
+    Raises:
+        CasebookError: the problems or the model are not here.
+    """
+    made = provenance()  # of the code that writes
+    completions, model = written(case, profile, parts, settings)
+    write_rows(completions, completions_path(name))
+    return {
+        "provenance": made | {"model": model},
+        "settings": settings,
+        "parts": found(completions),
+    }
 
 
 def graded(

@@ -21,8 +21,7 @@ import pandas as pd
 
 from casebook import untrained
 from casebook.cases.gsm8k.rewards import CHATS, REWARDS, WHOLE_TAGS
-from casebook.records import provenance
-from casebook.records.files import read_rows, write_rows
+from casebook.records.files import read_rows
 from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
@@ -118,11 +117,4 @@ def record() -> dict[str, Any]:
     Raises:
         CasebookError: the problems or the model are not here.
     """
-    made = provenance()  # of the code that writes
-    completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
-    write_rows(completions, completions_path(NAME))
-    return {
-        "provenance": made | {"model": model},
-        "settings": SETTINGS,
-        "parts": found(completions),
-    }
+    return untrained.study(NAME, CASE, PROFILE, PARTS, SETTINGS, found)

@@ -14,8 +14,7 @@ import pandas as pd
 
 from casebook import untrained
 from casebook.cases.math.rewards import REWARDS
-from casebook.records import provenance
-from casebook.records.files import read_rows, write_rows
+from casebook.records.files import read_rows
 from casebook.records.studies import completions_path
 from casebook.untrained import Part
 
@@ -79,11 +78,4 @@ def record() -> dict[str, Any]:
     Raises:
         CasebookError: the problems or the model are not here.
     """
-    made = provenance()  # of the code that writes
-    completions, model = untrained.written(CASE, PROFILE, PARTS, SETTINGS)
-    write_rows(completions, completions_path(NAME))
-    return {
-        "provenance": made | {"model": model},
-        "settings": SETTINGS,
-        "parts": found(completions),
-    }
+    return untrained.study(NAME, CASE, PROFILE, PARTS, SETTINGS, found)
