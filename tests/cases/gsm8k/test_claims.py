@@ -36,9 +36,9 @@ def block(answer):
 
 
 def test_no_claim_is_called_reproduced_by_the_embedded_model():
-    assert {row["evidence"] for row in CLAIMS.values()} <= {
-        *("computation", "citation", "nano", "none")
-    }
+    for name, row in CLAIMS.items():
+        measured = {"other real model"} if row.get("profile") == "smol" else {"nano"}
+        assert row["evidence"] in {"computation", "citation", "none"} | measured, name
 
 
 def test_every_comparison_is_of_an_arm_that_can_be_made():
