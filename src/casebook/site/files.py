@@ -2,8 +2,11 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+
+from casebook.case import CasebookError
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -22,6 +25,23 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
     draft.write_bytes(content)
     os.replace(draft, path)
     return True
+
+
+def write_between_marks(page: Path, texts: Mapping[str, str]) -> bool:
+    """Put each text between the marks of its name; return whether the page changed.
+
+    Raises:
+        CasebookError: the page lacks a mark, such as `<!-- results:begin -->`.
+    """
+    content = page.read_text(encoding="utf-8")
+    for name, text in texts.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, found, rest = content.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise CasebookError(f"{page.name} needs the lines {begin} and {end}, in this order")
+        content = f"{before}{begin}\n\n{text}\n\n{end}{after}"
+    return write_if_changed(page, content)
 
 
 def page_template(name: str):

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from casebook import paths
-from casebook.case import CasebookError, known_cases
+from casebook.case import known_cases
 from casebook.records import table_row
 from casebook.records.files import read_record
 from casebook.settings import EXTENSION, read_arms
-from casebook.site.files import write_if_changed
+from casebook.site.files import write_between_marks
 
 FILE = paths.ROOT / "docs" / "where.yaml"
 PAGE = paths.ROOT / "docs" / "hardware.md"
@@ -85,16 +85,8 @@ def write_where(page: str | os.PathLike | None = None) -> bool:
     Raises:
         CasebookError: the page lacks a mark.
     """
-    page = Path(page or PAGE)
-    text = page.read_text(encoding="utf-8")
-    for name, table in {"where": where_table(), "extension": extension_table()}.items():
-        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise CasebookError(f"{page.name} needs the lines {begin} and {end}, in this order")
-        text = f"{before}{begin}\n\n{table}\n\n{end}{after}"
-    return write_if_changed(page, text)
+    made = {"where": where_table(), "extension": extension_table()}
+    return write_between_marks(Path(page or PAGE), made)
 
 
 def _cell(case: str, profile: str) -> str:
