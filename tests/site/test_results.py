@@ -296,21 +296,45 @@ def test_the_benchmarks_have_their_commands(checkout):
 
 def test_the_loops_have_a_table_of_their_own(checkout):
     phases = dict.fromkeys(results.PHASES, 0.25)
+    none = dict.fromkeys((*results.PHASES, "reward"), 0.0)
+    slower = none | {"scoring": 0.5, "backward": -0.125}
     steps = [
-        {"batch": "4x4", "loop": loop, "step": seconds, **phases}
-        for loop, seconds in {"source": 2.0, "trl": 1.0}.items()
+        {"batch": "4x4", "loop": loop, "step": seconds, **phases, "more_than_the_source": more}
+        for loop, seconds, more in [
+            ("source", 2.0, none),
+            ("trl", 1.0, none | {"backward": -1.0}),
+            ("trl lora", 2.375, slower),
+        ]
     ]
     content = {
         **{"benchmark": "source_loop", "profile": "smol", "provenance": {"n": 1}},
-        "samples_per_second": {"4x4": {"source": 8.0, "trl": 16.0}},
+        "samples_per_second": {"4x4": {"source": 8.0, "trl": 16.0, "trl lora": 6.0}},
         "seconds_of_a_step": steps,
     }
     records.write_json(paths.RESULTS / "benchmarks" / "source_loop_smol.json", content)
     assert results.benchmarks_table() == ""
-    head, _, source, trl = results.loops_table().splitlines()
+    head, _, source, trl, _ = results.loops_table().splitlines()
     assert source.startswith("| smol | 4x4 | source | 8 | 1.00 | 2 s | 0.25 s |")
     assert trl.startswith("| smol | 4x4 | trl | 16 | 2.00 | 1 s |")
     assert head.count("|") == trl.count("|")
+    # Only the loop that takes longer: its step, then the phases in the order of the table.
+    head, _, row = results.slower_loops_table().splitlines()
+    assert row.startswith("| smol | 4x4 | trl lora | +0.375 s | +0.000 s | +0.500 s | -0.125 s |")
+    assert head.count("|") == row.count("|")
+
+
+def test_an_evaluation_has_a_row_for_each_way(checkout):
+    asked = {"hands": 500, "tokens_of_a_prompt": 79.6, "torch_threads": 2}
+    seconds = {"free, prompts once": 72.3, "free, every prompt whole": 81.1}
+    content = {"profile": "smol", **asked, "seconds": seconds, "repeats": 3, "provenance": {}}
+    records.write_json(paths.RESULTS / "benchmarks" / "evaluation_speed.json", content)
+    assert results.benchmarks_table() == ""
+    assert results.evaluations_table().splitlines() == [
+        "| smol | 500 hands, prompts of 80 tokens, 2 threads |",
+        "| --- | ---: |",
+        "| free, every prompt whole | 81 s |",
+        "| free, prompts once | 72 s |",
+    ]
 
 
 def test_the_conversion_shows_its_bounds_and_where_texts_part(checkout):
@@ -357,7 +381,8 @@ def test_without_records_the_pages_say_so(checkout):
     assert results.result(load_case("math")) == records.missing("casebook experiments math")
     assert results.benchmarks_table() == results.loops_table() == ""
     assert results.processes_table() == results.preflights_table() == ""
-    assert results.conversion_table() == ""
+    assert results.conversion_table() == results.evaluations_table() == ""
+    assert results.slower_loops_table() == ""
 
 
 def test_the_table_of_claims_counts_all(checkout):

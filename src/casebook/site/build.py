@@ -99,6 +99,8 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Sequence[Map
         "contributed": results.any_contributed(),
         "benchmarks": results.benchmarks_table(),
         "loops": results.loops_table(),
+        "slower_loops": results.slower_loops_table(),
+        "evaluations": results.evaluations_table(),
         "processes": results.processes_table(),
         "conversion": results.conversion_table(),
         "preflights": results.preflights_table(),

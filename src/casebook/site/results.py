@@ -415,9 +415,10 @@ def _examples(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     return rows
 
 
-LOOPS, PROCESSES, PREFLIGHTS = "source_loop", "two_processes", "preflight"
+LOOPS, EVALUATIONS = "source_loop", "evaluation_speed"
+PROCESSES, PREFLIGHTS = "two_processes", "preflight"
 CONVERSION = "conversion"  # the study of what `make smol` expands
-TABLED = (LOOPS, PROCESSES, PREFLIGHTS)  # benchmarks that have a table of their own
+TABLED = (LOOPS, EVALUATIONS, PROCESSES, PREFLIGHTS)  # benchmarks that have a table of their own
 PHASES = ("generation", "scoring", "backward", "update", "bookkeeping")
 
 
@@ -445,6 +446,40 @@ def loops_table() -> str:
                 rate = f"{speed[row['loop']]:.3g}", f"{times:.2f}"
                 lines.append(records.table_row(*named, *rate, *spent))
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def slower_loops_table() -> str:
+    """How many more seconds each phase takes in a loop that is slower than the write-up's own."""
+    head = ("model", "batch", "loop", "a step", *PHASES)
+    lines = [records.table_row(*head), "| --- " * 3 + "| ---: " * (len(head) - 3) + "|"]
+    for path, content in _benchmarks():
+        if path.stem.startswith(LOOPS):
+            rows = content["seconds_of_a_step"]
+            own = {row["batch"]: row["step"] for row in rows if row["loop"] == "source"}
+            for row in rows:
+                if (step := row["step"] - own[row["batch"]]) > 0:
+                    more = (step, *map(row["more_than_the_source"].get, PHASES))
+                    named = (content["profile"], row["batch"], row["loop"])
+                    lines.append(records.table_row(*named, *(f"{value:+.3f} s" for value in more)))
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def evaluations_table() -> str:
+    """How long an evaluation takes, with and without the prompts' shared beginning."""
+    tables = []
+    for path, content in _benchmarks():
+        if path.stem.startswith(EVALUATIONS):
+            asked = (
+                f"{content['hands']} hands, prompts of {content['tokens_of_a_prompt']:.0f} tokens, "
+                f"{content['torch_threads']} threads"
+            )
+            lines = [records.table_row(content["profile"], asked), "| --- | ---: |"]
+            lines += [
+                records.table_row(way, f"{taken:.0f} s")
+                for way, taken in content["seconds"].items()
+            ]
+            tables.append("\n".join(lines))
+    return "\n\n".join(tables)
 
 
 def processes_table() -> str:
