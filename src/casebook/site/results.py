@@ -433,15 +433,15 @@ def benchmarks_table() -> str:
 
 
 def loops_table() -> str:
-    """Where a step's seconds go, in the poker write-up's own loop and in TRL."""
-    head = ("model", "batch", "loop", "samples a second", "of the write-up's", "a step", *PHASES)
+    """Where the seconds of a step go, in the poker write-up's own loop and in TRL."""
+    head = ("model", "batch", "loop", "samples a second", "of the write-up's", "step", *PHASES)
     lines = [records.table_row(*head), "| --- " * 3 + "| ---: " * (len(head) - 3) + "|"]
     for path, content in _benchmarks():
         if path.stem.startswith(LOOPS):
             for row in content["seconds_of_a_step"]:
                 speed = content["samples_per_second"][row["batch"]]
                 times = speed[row["loop"]] / speed["source"]
-                spent = (f"{row[name]:.3g} s" for name in ("step", *PHASES))
+                spent = (f"{row[name]:.3g}" for name in ("step", *PHASES))
                 named = (content["profile"], row["batch"], row["loop"])
                 rate = f"{speed[row['loop']]:.3g}", f"{times:.2f}"
                 lines.append(records.table_row(*named, *rate, *spent))
@@ -450,7 +450,7 @@ def loops_table() -> str:
 
 def slower_loops_table() -> str:
     """How many more seconds each phase takes in a loop that is slower than the write-up's own."""
-    head = ("model", "batch", "loop", "a step", *PHASES)
+    head = ("model", "batch", "loop", "step", *PHASES)
     lines = [records.table_row(*head), "| --- " * 3 + "| ---: " * (len(head) - 3) + "|"]
     for path, content in _benchmarks():
         if path.stem.startswith(LOOPS):
@@ -460,7 +460,7 @@ def slower_loops_table() -> str:
                 if (step := row["step"] - own[row["batch"]]) > 0:
                     more = (step, *map(row["more_than_the_source"].get, PHASES))
                     named = (content["profile"], row["batch"], row["loop"])
-                    lines.append(records.table_row(*named, *(f"{value:+.3f} s" for value in more)))
+                    lines.append(records.table_row(*named, *(f"{value:+.3f}" for value in more)))
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
