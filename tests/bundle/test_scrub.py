@@ -13,17 +13,18 @@ from casebook.case import CasebookError
 from casebook.records.files import plain
 from casebook.settings import checked
 
-HOME = "/home/" + "ann"  # made up, as all names, folders and secrets here
+# Made up, as all names and secrets here: a home, and two folders that Linux has for everybody.
+HOME, ROOT, TEMPORARY = (f"/{folder}" for folder in ("home/ann", "root", "tmp"))
 PATHS = (
-    *(f"{HOME}/runs/x", "/root/" + ".cache", "/content/drive/MyDrive/runs", "~/runs", "~ann/x"),
+    *(f"{HOME}/runs/x", f"{ROOT}/.cache", "/content/drive/MyDrive/runs", "~/runs", "~ann/x"),
     *(
         "C:\\Users\\Ann\\x",
         "D:/data/x",
         "\\\\server\\share\\x",
-        "file://" + "/tmp/x",
+        f"file://{TEMPORARY}/x",
         "/kaggle/working/",
     ),
-    *("/Users/Ann Smith/models/qwen", "/tmp", "/scratch/1234/5678", "/Users/Ann Smith/1234"),
+    *("/Users/Ann Smith/models/qwen", TEMPORARY, "/scratch/1234/5678", "/Users/Ann Smith/1234"),
 )
 SECRETS = (
     "hf_" + "aB3" * 10,
@@ -112,11 +113,11 @@ def test_keys_keep_the_names_of_user_and_host_and_no_secret():
 
 def test_two_keys_that_would_become_one_are_an_error():
     with pytest.raises(CasebookError, match=r"two keys would both read '\[path\]'"):
-        Scrubber({}).scrub({"part": [{"/home/ann/x": 1, "/home/ann/y": 2}]})
+        Scrubber({}).scrub({"part": [{f"{HOME}/x": 1, f"{HOME}/y": 2}]})
 
 
 def test_a_mark_among_the_keys_hides_nothing():
-    assert private_in({"[path]": "/home/ann", "": 1}) == "path"
+    assert private_in({"[path]": HOME, "": 1}) == "path"
 
 
 def test_user_host_and_the_environments_secrets_are_known(monkeypatch):

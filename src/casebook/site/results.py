@@ -434,33 +434,35 @@ def benchmarks_table() -> str:
 
 def loops_table() -> str:
     """Where the seconds of a step go, in the poker write-up's own loop and in TRL."""
-    head = ("model", "batch", "loop", "samples a second", "of the write-up's", "step", *PHASES)
-    lines = [records.table_row(*head), "| --- " * 3 + "| ---: " * (len(head) - 3) + "|"]
-    for path, content in _benchmarks():
-        if path.stem.startswith(LOOPS):
-            for row in content["seconds_of_a_step"]:
-                speed = content["samples_per_second"][row["batch"]]
-                times = speed[row["loop"]] / speed["source"]
-                spent = (f"{row[name]:.3g}" for name in ("step", *PHASES))
-                named = (content["profile"], row["batch"], row["loop"])
-                rate = f"{speed[row['loop']]:.3g}", f"{times:.2f}"
-                lines.append(records.table_row(*named, *rate, *spent))
-    return "\n".join(lines) if len(lines) > 2 else ""
+
+    def cells(row: Mapping[str, Any], speed: Mapping[str, float]) -> list[str]:
+        rate = [f"{speed[row['loop']]:.3g}", f"{speed[row['loop']] / speed['source']:.2f}"]
+        return [*rate, *(f"{row[name]:.3g}" for name in ("step", *PHASES))]
+
+    return _table_of_loops(("samples a second", "of the write-up's", "step", *PHASES), cells)
 
 
 def slower_loops_table() -> str:
     """How many more seconds each phase takes in a loop that is slower than the write-up's own."""
-    head = ("model", "batch", "loop", "step", *PHASES)
+
+    def cells(row: Mapping[str, Any], speed: Mapping[str, float]) -> list[str]:
+        step = row["step"] * (1 - speed[row["loop"]] / speed["source"])
+        more = (step, *map(row["more_than_the_source"].get, PHASES))
+        return [f"{value:+.3f}" for value in more] if step > 0 else []
+
+    return _table_of_loops(("step", *PHASES), cells)
+
+
+def _table_of_loops(head: Sequence[str], cells: Callable[..., list[str]]) -> str:
+    """A line for each loop of which `cells` says something, by its step and its batch's speeds."""
+    head = ("model", "batch", "loop", *head)
     lines = [records.table_row(*head), "| --- " * 3 + "| ---: " * (len(head) - 3) + "|"]
     for path, content in _benchmarks():
         if path.stem.startswith(LOOPS):
-            rows = content["seconds_of_a_step"]
-            own = {row["batch"]: row["step"] for row in rows if row["loop"] == "source"}
-            for row in rows:
-                if (step := row["step"] - own[row["batch"]]) > 0:
-                    more = (step, *map(row["more_than_the_source"].get, PHASES))
+            for row in content["seconds_of_a_step"]:
+                if said := cells(row, content["samples_per_second"][row["batch"]]):
                     named = (content["profile"], row["batch"], row["loop"])
-                    lines.append(records.table_row(*named, *(f"{value:+.3f}" for value in more)))
+                    lines.append(records.table_row(*named, *said))
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
