@@ -63,8 +63,12 @@ class Index:
         if command[-1] == ENTRY.package:
             write_wheel(folder, self.content)
         else:
-            (folder / READER).write_bytes(b"")
+            self.write_reader(folder)
         return subprocess.CompletedProcess(command, 0, "", "")
+
+    def write_reader(self, folder):
+        with zipfile.ZipFile(folder / READER, "w") as wheel:
+            wheel.writestr("gguf.py", "readable = True\n")
 
 
 @pytest.fixture
@@ -189,6 +193,30 @@ def test_a_damaged_file_is_seen_by_its_checksum_and_fetched_again(home, index, c
     _, said = fetch()
     assert said[0] == f"{ENTRY.gguf} is damaged: it is fetched again"
     assert ENTRY.gguf.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed"])
+def test_a_damaged_reader_is_fetched_again(damage, home, index, converted):
+    reader = home / "packages" / READER
+    reader.parent.mkdir(parents=True)
+    index.write_reader(reader.parent)
+    if damage == "changed":
+        reader.write_bytes(reader.read_bytes().replace(b"readable", b"rotten  ", 1))
+    else:
+        os.truncate(reader, {"empty": 0, "cut": 40}[damage])
+    _, said = fetch()
+    assert f"{reader} is damaged: it is fetched again" in said
+    assert pretrained.READER in index.asked
+    with zipfile.ZipFile(reader) as wheel:
+        assert wheel.read("gguf.py") == b"readable = True\n"
+
+
+def test_a_reader_that_comes_damaged_is_one_sentence_and_not_kept(home, index, monkeypatch):
+    index.write_reader = lambda folder: (folder / READER).write_bytes(b"half a")
+    with pytest.raises(CasebookError, match=r"the wheel of gguf==0.19.0 came damaged: try again"):
+        fetch()
+    assert not (home / "packages" / READER).exists()
+    assert not ENTRY.folder.exists()
 
 
 def test_another_file_from_the_index_is_refused_and_not_kept(home, index, converted):

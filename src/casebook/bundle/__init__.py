@@ -9,19 +9,13 @@ intervals anew: what the sender's record says only has to agree. Nobody can chec
 a GPU wrote the completions; the record is called *contributed* wherever it is shown.
 """
 
-from importlib import import_module
+from casebook.lazy import lazy_names
 
-_MODULES = {
-    "archive": ("CannotCheck", "Refused"),
-    "exporting": ("export_run",),
-    "importing": ("import_bundle",),
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str):
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "archive": "CannotCheck Refused",
+        "exporting": "export_run",
+        "importing": "import_bundle",
+    },
+)

@@ -85,12 +85,12 @@ def _measured(settings: Mapping[str, Any], say: Callable[[str], None]) -> dict[s
         forget_peak()
         say("loading the model")
         started = time.perf_counter()
-        model, tokenizer, rows, _ = loop._beginning(config)
+        model, tokenizer, rows, _ = loop.beginning(config)
         loaded = time.perf_counter() - started
         watch = _Watch(run, config, say)
         arguments = config.trainer_arguments(run.path / "checkpoints")
-        with loop._refusals():
-            trainer = loop._grpo_trainer(run, config, arguments, model, tokenizer, rows, [])
+        with loop.refusals():
+            trainer = loop.grpo_trainer(run, config, arguments, model, tokenizer, rows, [])
         watch.attach(trainer)
         trainer.train()
         table = pd.concat(watch.tables, ignore_index=True)

@@ -378,8 +378,7 @@ def _held(held: bool) -> str:
 
 
 def _pooled(figures: Figures) -> Mapping[str, float]:
-    several = [*figures.values()]
-    return pool_seeds(several) if len(several) > 1 else several[0]
+    return pool_seeds([*figures.values()])
 
 
 def _gains(left: Figures, right: Figures) -> list[float]:

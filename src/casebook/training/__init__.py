@@ -4,42 +4,25 @@ The names below are those that notebooks use. Each is imported when it is asked 
 needs one room of this folder does not wait for TRL.
 """
 
-from importlib import import_module
-
 from datasets import disable_progress_bars
 
 from casebook import models  # noqa: F401, where Unsloth is asked for by name, it comes before TRL
+from casebook.lazy import lazy_names
 
 disable_progress_bars()  # of datasets; a training shows its own
 
-_MODULES = {
-    "config": (
-        *("PLAIN", "METHODS", "CaseArguments", "Config", "read_config", "reward_functions"),
-        *("SUPERVISED",),
-    ),
-    "origin": ("input_digests", "settings_mark"),
-    "kl_penalty": ("KL_PENALTY", "KlPenalty"),
-    "log": (
-        "CURVE",
-        "curve",
-        "skipped_steps",
-        "text_of",
-        "CURVE_WINDOW",
-        "WATCH_EVERY",
-        "RunCallback",
-        "WatchCallback",
-    ),
-    "loop": ("first_steps", "train", "training_rows"),
-    "measure": ("MEASURED", "kept_rows", "measure_base", "measure_test"),
-    "rollouts": ("ConstrainedTrainer", "RolloutTrainer"),
-    "run": ("Run", "default_folder", "find_run"),
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str):
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "config": "CaseArguments Config METHODS PLAIN SUPERVISED read_config reward_functions",
+        "origin": "input_digests settings_mark",
+        "kl_penalty": "KL_PENALTY KlPenalty",
+        "log": """
+            CURVE CURVE_WINDOW RunCallback WATCH_EVERY WatchCallback curve skipped_steps text_of
+        """,
+        "loop": "first_steps train training_rows",
+        "measure": "MEASURED kept_rows measure_base measure_test",
+        "rollouts": "ConstrainedTrainer RolloutTrainer",
+        "run": "Run default_folder find_run",
+    },
+)

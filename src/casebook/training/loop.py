@@ -173,7 +173,7 @@ def _train(run: Run, config: Config) -> Run:
 
 def _trained(run: Run, config: Config, more_callbacks: list[TrainerCallback]) -> Run:
     forget_peak()
-    model, tokenizer, rows, dropped = _beginning(config)
+    model, tokenizer, rows, dropped = beginning(config)
     progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
     if not processes.first():
         progress = _Quiet("")
@@ -253,7 +253,7 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
     """
     run = Run(Path(output))
     prepare(run, config, resume=False)
-    model, tokenizer, rows, _ = _beginning(config)
+    model, tokenizer, rows, _ = beginning(config)
     callback = _FirstSteps(run, config, tokenizer, steps)
     with contextlib.suppress(_Enough):
         _fit(run, config, model, tokenizer, rows, callback)
@@ -285,11 +285,11 @@ class _FirstSteps(RunCallback):
             raise _Enough
 
 
-def _beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
+def beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
     """Policy, tokenizer, training rows and how many were dropped, with the seed set."""
     seed = config.seed
     set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
-    with _refusals():
+    with refusals():
         model, tokenizer = load_policy(
             config.case, config.profile, seed=seed, settings=config.settings
         )
@@ -297,7 +297,7 @@ def _beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """While a policy or a trainer is made: what a library refuses is a mistake in the settings."""
     try:
         yield
@@ -383,8 +383,8 @@ def _fit(
     callbacks += [checkpoints, _StopAsked(checkpoints.whole)]
     more = {}
     if method == "grpo":
-        with _refusals():
-            trainer = _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
+        with refusals():
+            trainer = grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
     else:
         if method == "sft":
             texts = supervised.taught(config.case, rows, config.variant)
@@ -419,7 +419,7 @@ def _fit(
     return {"steps": trainer.state.global_step, "samples": samples, **more}
 
 
-def _grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
+def grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
     labels = load_case(config.case).labels
     rule = constraint_for(config.constraint, labels, tokenizer)
     kind, more = RolloutTrainer, {"prompts_once": config.prompts_once}
