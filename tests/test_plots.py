@@ -178,3 +178,12 @@ def test_lengths_and_learning_curves_are_drawn():
     assert isinstance(drawn, Figure)
     thick = drawn.axes[0].lines[-1]
     assert thick.get_ydata().tolist() == [0.5, 1.0]
+
+
+def test_a_bar_of_a_few_in_a_thousand_is_not_called_none():
+    shares = {"right": {"base": 0.005, "policy": 0.0}, "form": {"base": 0.12, "policy": 0.642}}
+    said = words(plots.grouped_bars(pd.DataFrame(shares).T, "Form rises", "of 200"))
+    assert "0.5% base" in said
+    assert "0% policy" in said
+    assert "12%" in said
+    assert "64%" in said

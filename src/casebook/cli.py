@@ -380,6 +380,14 @@ def replay(
             help="Compare with what the code of this git revision gives on this machine.",
         ),
     ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="With --against: another value for both, such as test_limit=32.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every comparison, as JSON.")
     ] = False,
@@ -408,6 +416,7 @@ def replay(
         seed=seed,
         jobs=jobs,
         against=against,
+        overrides=parse_parameters(setting or []),
         log=log,
     )
     if as_json:

@@ -336,8 +336,9 @@ def grouped_bars(
         ax.barh(positions, table[role], 0.9 * thickness, color=COLORS[role])
         for position, share in zip(positions, table[role], strict=True):
             first = position == positions[0]  # the first group names the colours
+            said = f"{share:.1%}" if 0 < share < 0.02 else f"{share:.0%}"  # 0 % is none at all
             ax.annotate(
-                f"{share:.0%} {role}" if first else f"{share:.0%}",
+                f"{said} {role}" if first else said,
                 (share, position),
                 xytext=(3, 0),
                 textcoords="offset points",

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from casebook import paths, training
 from casebook.case import CasebookError
-from casebook.experiments import replay
+from casebook.experiments import repeat, replay
 from casebook.records import committed_completions, freshness, read_record, write_json
 from casebook.records.gate import arms_with_completions
 from casebook.records.provenance import machine
@@ -117,7 +118,7 @@ def recorded(checkout, monkeypatch):
     write_json(path, RECORD)
     outcome = {"before": FIGURE}
 
-    def compare(record, comparer, then=None):
+    def compare(record, comparer, then=None, overrides=None):
         comparer.tree("before", record["before"], outcome["before"])
 
     monkeypatch.setattr(replay, "_compare", compare)
@@ -295,7 +296,8 @@ def test_the_completions_of_the_base_are_compared_too(of_a_real_model, fetched, 
     then, now = ([{"row": 0, "completion": text}] for text in ("flush", "one pair"))
     record = REAL | {"completions_before": then, "validation": {}, "curve": {}, "findings": []}
     repeated = {"before": FIGURE, "completions_before": now, "findings": []}
-    monkeypatch.setattr(replay, "repeat", lambda record: repeated | {"validation": {}, "curve": {}})
+    repeated |= {"validation": {}, "curve": {}}
+    monkeypatch.setattr(replay, "repeat", lambda record, overrides: repeated)
     monkeypatch.setattr(replay, "base_weights", lambda settings: "0" * 64)
     record["config"] = record["config"] | {"evaluate_rows": 100}
     comparer = replay._Comparer(record)
@@ -339,6 +341,37 @@ def test_older_code_that_cannot_run_is_one_sentence(tmp_path):
     said = "the older code cannot run: .*there is no record at"
     with replay._older_code(tmp_path) as ask, pytest.raises(CasebookError, match=said):
         ask("poker", "nano", "grpo", 0)
+
+
+def test_both_codes_take_the_other_settings(recorded, monkeypatch):
+    """The older code is this file run as a program; both begin with the configuration."""
+    asked = []
+
+    def read_config(of, settings):
+        asked.append(settings)
+        raise InterruptedError
+
+    monkeypatch.setattr(training, "read_config", read_config)
+    record = read_record(recorded[0])
+    with pytest.raises(InterruptedError):
+        repeat.repeat(record, {"seed": 7})
+    with pytest.raises(InterruptedError):
+        repeat._answer("poker/nano/grpo/seed0", {"seed": 7})
+    assert asked == [record["config"] | {"seed": 7}] * 2
+
+
+def test_a_setting_that_is_not_known_is_one_sentence():
+    record = read_record(ROOT / "results" / "poker" / "nano" / "grpo" / "seed0.json")
+    with pytest.raises(CasebookError, match="no_such_field"):
+        repeat.repeat(record, {"no_such_field": 1})
+
+
+def test_what_was_compared_with_other_settings_says_so(recorded):
+    path, _ = recorded
+    result = replace(run_and_stamp(path), overrides={"test_limit": 8})
+    replay._stamp(result, "a" * 40)
+    kept = freshness.read_replays("poker")["arms"]["nano/grpo"]
+    assert (kept["against"], kept["overrides"]) == ("a" * 40, {"test_limit": 8})
 
 
 def test_a_revision_is_checked_out_whole_and_is_gone_afterwards():
@@ -391,6 +424,7 @@ def test_exit_codes(monkeypatch, verdicts, code):
         ({"cases": ["poker"], "jobs": 0}, "at least one"),
         ({"cases": ["poker"], "against": "no-such-branch"}, "cannot be had: .*single revision"),
         ({"cases": ["poker"], "against": "--output=x"}, "cannot be had"),
+        ({"cases": ["poker"], "overrides": {"seed": 1}}, "name --against"),
     ],
 )
 def test_what_cannot_be_replayed_is_one_sentence(arguments, said):
@@ -580,7 +614,7 @@ def test_a_function_may_move_and_a_case_may_import_relatively(copied, edited):
 
 GRADED_AGAIN = """
 from casebook import paths
-from casebook.experiments import replay
+from casebook.experiments import repeat, replay
 from casebook.records import read_record
 record = read_record(paths.RESULTS / "gsm8k/nano/grpo/seed0.json")
 comparer = replay._Comparer(record)

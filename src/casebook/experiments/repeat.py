@@ -1,9 +1,10 @@
 """What of a record can be repeated in seconds: its figures before training, its first steps, and
 what its adapter does, where that is kept.
 
-As a program it reads records from the standard input, one name a line, and answers each with a
-line of JSON. `casebook replay` runs it so with the code of an older revision, which is
-why it takes nothing from its neighbours that is not in older revisions too.
+As a program it reads records from the standard input, a line of JSON for each: its name, and the
+settings that take another value. It answers with a line of JSON. `casebook replay` runs it so with
+the code of an older revision, which is why it takes nothing from its neighbours that is not in
+older revisions too.
 """
 
 import json
@@ -24,15 +25,20 @@ STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 WRITTEN = ("completion", "reward", "advantage")
 
 
-def repeat(record: Mapping[str, Any]) -> dict[str, Any]:
+def repeat(record: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Measure and train again, as far as that takes seconds; JSON's own types.
+
+    Args:
+        record: as `read_record` gives it.
+        overrides: settings that take another value than in the record.
 
     Returns:
         `before`, `completions_before`, `validation`, `curve`, `findings`, `written`, `after` and
         `completions`, as a record has them, but for what this one has not. `written` has the
         completions, rewards and advantages of the first `STEPS` steps.
     """
-    config = training.read_config((record["case"], record["profile"]), record["config"])
+    settings = {**record["config"], **(overrides or {})}
+    config = training.read_config((record["case"], record["profile"]), settings)
     found: dict[str, Any] = {}
     if has_test_figures(record):
         found["before"], completions = training.measure_base(config)
@@ -58,13 +64,13 @@ def _written(completions: Any) -> dict[str, list]:
     return columns
 
 
-def _answer(name: str) -> dict[str, Any]:
+def _answer(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What this code makes of the record with this name, `case/profile/arm/seedN`."""
     record = read_record(paths.RESULTS / f"{name}.json")
     return {
         "record": freshness.digest(record),
         "state": freshness.state(record),
-        "figures": repeat(record),
+        "figures": repeat(record, overrides),
     }
 
 
@@ -73,7 +79,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:
-        print(json.dumps(_answer(line.strip())), file=answers, flush=True)
+        print(json.dumps(_answer(**json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

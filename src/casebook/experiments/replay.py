@@ -15,8 +15,9 @@ Figures are equal to the last digit on the same kind of machine with memory for 
 Elsewhere greedy figures may differ by one row and windows of the curve by 1e-3; beyond that
 nothing can be said of the recorded figures. There `against` compares today's code with that of a
 revision at which the record was current: both run on the machine that is there, and have to
-agree to the last digit. Where a real model was not fetched, only what needs no model is repeated:
-files, settings, rows and grades.
+agree to the last digit. Since two codes are compared there, and no recorded figures, `overrides`
+may give both of them less to do. Where a real model was not fetched, only what needs no model is
+repeated: files, settings, rows and grades.
 """
 
 import functools
@@ -89,6 +90,7 @@ class Replay:
         code: module -> hash of its code, of the process that replayed.
         seconds: wall time.
         missing: what would have to be here for a comparison; empty where nothing is missing.
+        overrides: settings that both codes took with another value than the record's.
     """
 
     case: str
@@ -102,6 +104,7 @@ class Replay:
     code: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     missing: str = ""
+    overrides: dict[str, Any] = field(default_factory=dict)
 
     @property
     def first_difference(self) -> Comparison | None:
@@ -116,6 +119,7 @@ def replay(
     seed: int | None = None,
     jobs: int = 1,
     against: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
     log: Callable[[str], None] = print,
 ) -> list[Replay]:
     """Replay the committed records, and write `results/<case>/replays.json`.
@@ -129,11 +133,12 @@ def replay(
         against: a git revision. What its code gives on this machine stands in for the recorded
             figures, which is how another kind of machine than theirs can tell that nothing
             changed. The record has to be current at that revision.
+        overrides: settings that both take with another value, such as fewer rows; with `against`.
         log: called with one line for each record.
 
     Raises:
-        CasebookError: unknown case, profile or arm, there is no such record or revision, or the
-            older code cannot be run.
+        CasebookError: unknown case, profile, arm or setting, there is no such record or revision,
+            or the older code cannot be run.
     """
     cases, names = list(cases), list(names or ())
     check_name("profile", profile, PROFILES)
@@ -145,16 +150,18 @@ def replay(
         raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
     if jobs < 1:
         raise CasebookError(f"jobs is {jobs}: at least one replay at a time is needed")
+    if overrides and against is None:
+        raise CasebookError("other settings give other figures than the records': name --against")
     if against is not None:
         against = _git("rev-parse", "--verify", "--end-of-options", f"{against}^{{commit}}")
     done, writing = [], threading.Lock()
 
     def follow(chunk: list[tuple], older: Path | None) -> None:
         # A process of its own for each case: the code it imports is what the digest covers.
-        with arms.processes(1) as process, _older_code(older) as ask:
+        with arms.processes(1) as process, _older_code(older, overrides) as ask:
             for job in chunk:
                 try:
-                    result = process.submit(_one, *job, ask(*job)).result()
+                    result = process.submit(_one, *job, ask(*job), overrides).result()
                 except Exception as error:
                     name = f"{job[0]}/{job[2]}, seed {job[3]}"
                     raise CasebookError(f"{name} cannot be replayed: {error}") from error
@@ -174,6 +181,7 @@ def replay_record(
     record: Mapping[str, Any],
     others: Iterable[Mapping[str, Any]] = (),
     then: dict[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Replay:
     """Replay one record in this process; nothing is written.
 
@@ -182,6 +190,7 @@ def replay_record(
         others: the records of the arm's other seeds, of which only the files are checked and
             what the detectors say of the curves.
         then: what older code made of the record on this machine, as `repeat` prints it.
+        overrides: settings that the older code took with another value.
     """
     started = datetime.now(UTC)
     arm = [record, *others]
@@ -195,7 +204,7 @@ def replay_record(
     reference = _reference(arm)
     for name, value in reference.items():
         compare.exactly(f"reference/{name}", kept.get(name, value), value)
-    _compare(record, compare, then)
+    _compare(record, compare, then, overrides)
     findings = compare.found
     verdicts = {found.verdict for found in findings}
     verdict = "reproduces" if verdicts == {"same"} else UNKNOWN
@@ -218,6 +227,7 @@ def replay_record(
         code=freshness.module_hashes(freshness.loaded_modules()),
         seconds=(datetime.now(UTC) - started).total_seconds(),
         missing=missing,
+        overrides=dict(overrides or {}),
     )
 
 
@@ -225,7 +235,10 @@ def replay_record(
 
 
 def _compare(
-    record: Mapping[str, Any], compare: "_Comparer", then: dict[str, Any] | None = None
+    record: Mapping[str, Any],
+    compare: "_Comparer",
+    then: dict[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> None:
     """Repeat what a record says, and compare with it, or with what older code gave here."""
     compare.tree("config", record["config"], _configured(record))
@@ -236,7 +249,7 @@ def _compare(
     weights = record["provenance"]["model"]["weights"]
     compare.exactly("weights", weights, base_weights(record["config"]))
     compare.exactly("inputs", record["inputs"], plain(training.input_digests(_parsed(record))))
-    today = repeat(record)
+    today = repeat(record, overrides)
     if then is not None:
         _compare_with_older_code(record, today, then, compare)
         return
@@ -520,6 +533,7 @@ def _stamp(result: Replay, against: str | None = None) -> None:
         "largest_difference": result.largest_difference,
         "exact": against is not None or same_machine(record["provenance"]),
         "against": against,
+        "overrides": result.overrides,
         "machine": machine(),
         "versions": provenance()["versions"],
         "code": code,
@@ -571,10 +585,15 @@ def _chunks(work: list[tuple], jobs: int) -> list[list[tuple]]:
 
 
 def _one(
-    case: str, profile: str, arm: str, seed: int, then: dict[str, Any] | None = None
+    case: str,
+    profile: str,
+    arm: str,
+    seed: int,
+    then: dict[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Replay:
     record, *others = _arm(case, profile, arm, seed)
-    return replay_record(record, others, then)
+    return replay_record(record, others, then, overrides)
 
 
 def _arm(case: str, profile: str, arm: str, seed: int) -> list[dict[str, Any]]:
@@ -615,7 +634,9 @@ def _git(*arguments: str) -> str:
 
 
 @contextmanager
-def _older_code(folder: Path | None) -> Iterator[Callable[..., dict[str, Any] | None]]:
+def _older_code(
+    folder: Path | None, overrides: Mapping[str, Any] | None = None
+) -> Iterator[Callable[..., dict[str, Any] | None]]:
     """A function that asks the code in a folder what it makes of a record; `None` without one."""
     if folder is None:
         yield lambda *job: None
@@ -632,8 +653,10 @@ def _older_code(folder: Path | None) -> Iterator[Callable[..., dict[str, Any] | 
         older = subprocess.Popen(command, env=environment, cwd=folder, stderr=said, **pipes)
 
         def ask(case: str, profile: str, arm: str, seed: int) -> dict[str, Any]:
+            name = f"{case}/{profile}/{arm}/seed{seed}"
+            line = json.dumps({"name": name, "overrides": dict(overrides or {})})
             try:
-                print(f"{case}/{profile}/{arm}/seed{seed}", file=older.stdin, flush=True)
+                print(line, file=older.stdin, flush=True)
                 answer = older.stdout.readline()
             except BrokenPipeError:
                 answer = ""
