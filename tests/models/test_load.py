@@ -3,10 +3,12 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from casebook import evaluation, models, paths, pretrained
 from casebook.backend import unsloth_chosen
@@ -369,3 +371,18 @@ def test_what_is_trained_on_the_processor_never_goes_to_a_gpu(device_map, place,
     assert nano["device_map"] == "cpu"
     assert "device_map" not in t4
     assert (nano["dtype"], t4["dtype"]) == (torch.float32, torch.float16)
+
+
+def test_a_model_from_the_hub_does_not_pad_with_its_end(tmp_path, monkeypatch):
+    hub = shutil.copytree(NANO, tmp_path / "hub")
+    tokenizer = AutoTokenizer.from_pretrained(hub)
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(hub)
+    entry = replace(pretrained.MODELS["smollm2"], hub=str(hub), pad="<pad>")
+    monkeypatch.setattr(pretrained, "MODELS", {"smollm2": entry})
+    monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path / "nothing fetched"))
+    settings = models.read_settings("poker", "smoke") | {"model_name_or_path": "smollm2"}
+    model, loaded = models.load_base(settings)
+    assert (loaded.pad_token, loaded.eos_token) == ("<pad>", "<eos>")
+    pads = {ids.pad_token_id for ids in (loaded, model.config, model.generation_config)}
+    assert pads == {loaded.convert_tokens_to_ids("<pad>")}

@@ -177,7 +177,12 @@ def _load(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
     if settings.get("use_cpu"):  # where it is trained
         model = model.to("cpu")
     engine.remember(model)
-    if tokenizer.pad_token is None:
+    if entry := pretrained.MODELS.get(settings["model_name_or_path"]):
+        # The hub's own tokenizer pads with the token that ends a completion.
+        tokenizer.pad_token = entry.pad
+        for ids in (model.config, model.generation_config):
+            ids.pad_token_id = tokenizer.pad_token_id
+    elif tokenizer.pad_token is None:
         # Harmless here: masks come from lengths and the first end-of-sequence token, never
         # from `ids != pad`, which would drop every generated end from the loss.
         tokenizer.pad_token = tokenizer.eos_token
