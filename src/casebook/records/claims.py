@@ -104,7 +104,9 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
         each entry of `compare` has its expectation (see `load_expectations`) and that profile, and
         the verdict, `measured` (the figures as text, and which model a real one was) and
         `detectable` (the smallest differences that the seeds could have shown, as text) come from
-        the records that `compare` names; without them the claim was not run here. `not_current`
+        the records that `compare` names; without them the claim was not run here. All comparisons
+        have to hold; with `ways: true` they are several ways to measure one thing, and the claim is
+        inconclusive where one holds and another fails. `not_current`
         says which of them are not current and why, and is empty where all are. `exploratory` is
         true where an expectation of the claim was written down after the first record it is about,
         or after a trial had shown something of it.
@@ -381,7 +383,13 @@ def compared(
     unit = comparison.get("unit", "")
     signed = any("/discrimination/" in comparison[side] for side in SIDES)
     texts = [_text(figure, unit, signed) for figure in (left, right)]
-    said = f"{texts[0]}, then {texts[1]}{' ' * bool(unit)}{unit}"
+    bounds = [number is not None for number in numbers]
+    if any(bounds):
+        bound, measured = (texts[bounds.index(wanted)] for wanted in (True, False))
+        said = f"the bound is {bound.partition(' [')[0]}, measured {measured}"
+    else:
+        said = f"{texts[0]}, then {texts[1]}"
+    said += f"{' ' * bool(unit)}{unit}"
     least = sum((figure["high"] - figure["low"]) / 2 for figure in (left, right))
     shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
     counted = "one untrained model, interval over rows" if one_model else f"{len(seeds)} seeds"
@@ -561,6 +569,8 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
     verdicts = {one.verdict for one in found}
     row = row | row.get("want", {})
     seen, unseen, undecided = VERDICTS[row["evidence"]]
+    if row.get("ways") and {seen, unseen} <= verdicts:
+        verdicts = {undecided}
     used = [run for run in runs if (run["profile"], run.get("arm")) in arms_of(row)]
     measured = "; ".join(one.text for one in found)
     if row["evidence"] != "nano":
@@ -641,6 +651,9 @@ def _check_claim(row: Any) -> None:
         if row["evidence"] != "nano":
             _check_profile(row)
             known.add("profile")
+        known.add("ways")
+        if row.get("ways", True) is not True or ("ways" in row and len(row[basis]) < 2):
+            raise CasebookError("'ways' is true, or left out, and wants several comparisons")
     else:
         check_text(row, "verdict")
         known.add("verdict")

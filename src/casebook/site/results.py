@@ -190,12 +190,27 @@ def real_model(case: str = "poker") -> str:
     greedy = [_accuracies(runs, when)["greedy_accuracy"] for when in ("before", "after")]
     told = (
         f"A real model, {name} ({what}), named {greedy[0]} of held-out poker hands before GRPO "
-        f"and {greedy[1]} after it; a constant answer gets one in eight"
+        f"and {greedy[1]} after it"
     )
+    if all(_one_label(run) for run in runs):
+        told += ", when each seed gave every hand one and the same label"
+    told += f"; the best constant answer gets {_best_constant(runs[0])}"
     if taught := records.committed(case, "smol", f"{REAL_ARM}_sft", say=notes.append):
         reached = _accuracies(taught, "after")["greedy_accuracy"]
         told += f"; supervised fine-tuning with as many samples reached {reached}"
     return _with_note(f"{told} (greedy, {len(runs)} seeds).", notes)
+
+
+def _best_constant(run: Mapping[str, Any]) -> str:
+    """The share of a run's test rows that have their most common label."""
+    counts = [figure["n"] for figure in run["after"]["per_class"].values()]
+    return f"{100 * max(counts) / sum(counts):.1f} %"
+
+
+def _one_label(run: Mapping[str, Any]) -> bool:
+    """Whether a trained policy, greedily and under the trie, answers all test rows alike."""
+    greedy = run["after"].get("also", {}).get("trie", {})
+    return len(greedy.get("label_histogram", ())) == 1
 
 
 def real_models(case: Case) -> str:
