@@ -186,4 +186,4 @@ def test_a_bar_of_a_few_in_a_thousand_is_not_called_none():
     assert "0.5% base" in said
     assert "0% policy" in said
     assert "12%" in said
-    assert "64%" in said
+    assert "64.2%" in said

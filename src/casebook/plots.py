@@ -336,7 +336,7 @@ def grouped_bars(
         ax.barh(positions, table[role], 0.9 * thickness, color=COLORS[role])
         for position, share in zip(positions, table[role], strict=True):
             first = position == positions[0]  # the first group names the colours
-            said = f"{share:.1%}" if 0 < share < 0.02 else f"{share:.0%}"  # 0 % is none at all
+            said = f"{100 * share:.1f}".removesuffix(".0") + "%"
             ax.annotate(
                 f"{said} {role}" if first else said,
                 (share, position),
