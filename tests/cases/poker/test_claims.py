@@ -7,7 +7,7 @@ import pytest
 
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import CLASS_WEIGHTS
-from casebook.records import committed, load_claims
+from casebook.records import committed, load_claims, studies
 
 NOTES = {row["id"]: row["note"] for row in load_claims("poker")}
 WEIGHTS = np.array([CLASS_WEIGHTS[label] for label in oracle.LABELS])
@@ -96,3 +96,23 @@ def test_which_labels_are_lost_on_the_way(arm):
             assert all(after[name] < before[name] / 3 for name in ("high card", "one pair"))
     assert quotes("accuracy-rises", "nearly lost", "three of a kind and full house are never")
     assert quotes("kl-improves", "three of a kind is never answered right")
+
+
+@pytest.mark.parametrize(
+    ("claim", "arm"), [("accuracy-rises-real", "published"), ("corrected-setup-real", "sound")]
+)
+def test_each_seed_of_the_real_model_names_one_label(claim, arm):
+    assert quotes(claim, "each of the three seeds names one and the same label for every hand")
+    named = [run["after"]["also"]["trie"] for run in committed("poker", "smol", arm)]
+    assert [len(one["label_histogram"]) for one in named] == [1, 1, 1]
+
+
+def test_several_ways_to_ask_give_zero_and_one_of_them_is_constrained_as_published():
+    ways = [
+        (way, figures["accuracy"]["value"])
+        for asked in studies.read("smol_poker")["found"]["source"].values()
+        for way, figures in asked.items()
+    ]
+    zero = [way for way, accuracy in ways if accuracy < 0.01]
+    assert len(zero) > 2
+    assert zero.count("position") == 1
