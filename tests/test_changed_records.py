@@ -49,7 +49,7 @@ def test_what_moved_stands_first_and_the_rest_in_one_line(committed, benchmark):
     rows = [line for line in said.splitlines() if line.startswith("| `")]
     assert len(rows) == len(benchmark.FIGURES)
     assert all(row.startswith("| `far` | policy, ") for row in rows)
-    assert "| 50.0 % [48.1, 52.0] | 60.0 % [58.1, 62.0] | +10.0 | 5.0 |" in rows[0]
+    assert "| 50.0 % [48.0, 52.0] | 60.0 % [58.0, 62.0] | +10.0 | 5.0 |" in rows[0]
     assert "points: `near` (1.0); equal in every figure: `still`." in said
     assert f"No verdict of {len(load_claims('poker'))} claims changed." in said
 

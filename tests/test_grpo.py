@@ -363,7 +363,7 @@ def test_logps_are_those_of_the_sampled_distribution(policy):
     ids = torch.tensor([[*tokenizer(prompt).input_ids, 4, 9, 5]])
     with torch.no_grad():
         logps, entropies = grpo.token_logps(model, ids, torch.ones_like(ids), 3, temperature=0.7)
-        p = torch.softmax(model(ids).logits[0, -4:-1].float() / 0.7, dim=-1)
+        p = torch.softmax(model(ids).logits[0, -4:-1].double() / 0.7, dim=-1)
     expected = [math.log(p[i, token]) for i, token in enumerate((4, 9, 5))]
     assert logps[0].tolist() == pytest.approx(expected, rel=1e-4)
     assert entropies[0].tolist() == pytest.approx((-p * p.log()).sum(1).tolist(), rel=1e-4)
