@@ -31,7 +31,7 @@ from casebook.case import CasebookError, known_cases, load_case
 from casebook.execute import series
 from casebook.experiments import arms
 from casebook.settings import FIELDS, REQUIRED, check_present, checked
-from casebook.training import log, loop, measure, origin
+from casebook.training import log, loop, measure
 from casebook.training.run import prepare
 
 pytestmark = pytest.mark.heavy
@@ -55,7 +55,7 @@ SENTENCE, BUG = 2, 3
 def warm(tmp_path_factory):
     """One training in this process: what it imports, its forks need not."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (evaluation, origin):  # most of the time that measuring takes
+        for module in (evaluation, measure):  # most of the time that measuring takes
             patch.setattr(module, "OTHER_ROWS", 16)
         run = train(tmp_path_factory.mktemp("warm") / "run")()
         assert run.record()["adapter_largest_change"] > 0

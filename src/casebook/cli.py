@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -373,52 +374,22 @@ def replay(
         int | None, typer.Option(help="Of the records; default: each arm's first.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Replays at a time; at most one a core.")] = 1,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REVISION",
-            help="Compare with what the code of this git revision gives on this machine.",
-        ),
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="With --against: another value for both, such as test_limit=32.",
-        ),
-    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every comparison, as JSON.")
     ] = False,
 ) -> None:
     """Repeat the first steps and measurements of the records, and compare.
 
-    Writes results/CASE/replays.json. Exit code 0 where all reproduces, 1 where something differs,
-    2 where it cannot run, or says nothing on this kind of machine, where --against helps; a model
-    that was not fetched is told and is no failure.
+    Exit code 0 where all reproduces, 1 where something differs, 2 where it cannot run, or says
+    nothing on this kind of machine; a model that was not fetched is told and is no failure.
     """
-    for case in cases or ():
-        check_name("case", case, known_cases())
-    check_name("profile", profile, PROFILES)
-    try:
-        from casebook.experiments import replay as replays
-    except ModuleNotFoundError:
-        raise  # something is not installed: `main` says what
-    except Exception as error:
-        raise CasebookError(f"nothing can be replayed, the code does not load: {error}") from error
+    from casebook.records import recorded
+
+    chosen = recorded(cases or known_cases(), profile, arm or (), seed)  # before torch is loaded
+    from casebook.experiments import replay as replays
 
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _say
-    results = replays.replay(
-        cases or known_cases(),
-        profile=profile,
-        names=arm,
-        seed=seed,
-        jobs=jobs,
-        against=against,
-        overrides=parse_parameters(setting or []),
-        log=log,
-    )
+    results = replays.replay(chosen, jobs, log=lambda result: log(str(result)))
     if as_json:
         print(json.dumps(replays.as_json(results), indent=1))
     if any(result.verdict == "differs" for result in results):
@@ -437,17 +408,20 @@ def study(
     Most studies need the real problem sets; one reads the runs that `casebook experiments` left.
     """
     _use_data(data_dir)
-    from casebook.records import studies
+    from casebook.records import check_clean, studies, write_json
 
-    check_name("study", name, studies.STUDIES)
-    case, _, of_runs = studies.STUDIES[name]
+    path = studies.path(name)
+    check_clean()
+    case, module = studies.STUDIES[name]
     given: tuple = ()
-    if of_runs:  # torch comes with these
+    if name in studies.OF_RUNS:  # torch comes with these
         from casebook import models
         from casebook.experiments import finished_runs
 
         given = finished_runs(case), models.load_base(models.read_settings(case, "nano"))
-    _say(str(studies.write(name, *given)))
+    maker = import_module(f"casebook.cases.{case}.studies.{module}")
+    write_json(path, maker.record(*given))
+    _say(str(path))
 
 
 @nano.command()

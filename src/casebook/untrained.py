@@ -17,9 +17,8 @@ from scipy.special import gammaln
 from casebook import paths
 from casebook.case import CasebookError, load_case
 from casebook.records import provenance
-from casebook.records.files import write_rows
-from casebook.records.freshness import digest, module_hashes
-from casebook.records.studies import WRITING, completions_path
+from casebook.records.files import digest, write_rows
+from casebook.records.studies import completions_path
 from casebook.stats import Figure, mean_interval
 
 KEPT = ("part", "row", "decoding", "sample", "completion", "tokens", "truncated")
@@ -60,7 +59,7 @@ def written(
     """All completions of a profile's base model, and what the model is.
 
     What is written is kept below the runs folder at once, and is not written again by the same
-    model, prompts and way of writing.
+    model at the same commit.
 
     Args:
         settings: fields of the profile's configuration that take another value.
@@ -78,8 +77,7 @@ def written(
     settings = read_settings(case, profile) | dict(settings)
     model, tokenizer = load_base(settings)
     model.requires_grad_(False)  # as the base of a training is measured
-    code = module_hashes([f"casebook.cases.{case}.data", *WRITING])
-    mark = digest([settings, base_weights(settings), code])
+    mark = digest([settings, base_weights(settings), provenance()["git"]["revision"]])
     tables = []
     for part in parts:
 

@@ -3,10 +3,8 @@
 Where a manifest would give it away, the bundle is sealed again, as somebody would who knows how.
 """
 
-import ast
 import io
 import json
-import shutil
 import sys
 import zipfile
 
@@ -20,7 +18,6 @@ from casebook.bundle import archive, checking, contents, importing
 from casebook.bundle.archive import CannotCheck, Refused
 from casebook.case import CasebookError
 from casebook.experiments import replay
-from casebook.records import freshness
 from casebook.records.files import plain
 from casebook.settings import checked
 from casebook.training.log import curve
@@ -118,66 +115,6 @@ def test_how_many_processes_there_were_is_kept(bundle, take_in, results):
     assert take_in(record_of(bundle, processes=4))[0] == 0
     (record,) = map(records.read_record, results.rglob("seed0.json"))
     assert record["processes"] == 4
-
-
-def test_it_is_regraded_and_contributed_wherever_it_is_shown(bundle, take_in, results):
-    take_in(bundle)
-    (record,) = map(records.read_record, results.rglob("seed0.json"))
-    assert records.state(record) == "regraded"
-    named = f"poker/nano/{record['arm']}"
-    assert records.state_line([record]) == f"Not current. regraded (contributed): {named}."
-    told = []
-    records.committed("poker", "nano", say=told.append)
-    assert told == [f"Not current. regraded (contributed): {named}."]
-
-
-def test_a_grader_that_changed_makes_it_due_again(bundle, take_in, results, tmp_path, monkeypatch):
-    take_in(bundle)
-    (record,) = map(records.read_record, results.rglob("seed0.json"))
-    copy = tmp_path / "src" / "casebook"
-    shutil.copytree(freshness.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(freshness, "PACKAGE", copy)
-    with open(copy / "cases" / "poker" / "rewards.py", "a") as file:
-        file.write("\nCHANGED = True\n")
-    assert records.state(record) == "replay due"
-    assert "replay due (contributed, never replayed)" in records.state_line([record])
-
-
-@pytest.mark.parametrize("module", ["processes", "backend"])
-def test_what_decides_no_grade_makes_nothing_due(
-    module, bundle, take_in, results, tmp_path, monkeypatch
-):
-    take_in(bundle)
-    (record,) = map(records.read_record, results.rglob("seed0.json"))
-    copy = tmp_path / "src" / "casebook"
-    shutil.copytree(freshness.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(freshness, "PACKAGE", copy)
-    with open(copy / f"{module}.py", "a") as file:
-        file.write("\nCHANGED = True\n")
-    assert records.state(record) == "regraded"
-
-
-def imported(module: str, found: set[str]) -> set[str]:
-    """A module of the package, what it imports of the package, and what that imports."""
-    file = freshness.PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
-    if module in found or not file.exists():
-        return found
-    found.add(module)
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("casebook"):
-            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-                imported(name, found)
-    return found
-
-
-@pytest.mark.parametrize("case", ["poker", "landuse", "gsm8k", "math"])
-def test_whatever_a_grader_imports_decides_a_grade(case):
-    """A list that names what grades would forget a module that is new."""
-    needed = imported(f"casebook.cases.{case}.rewards", set())
-    own = {name for name in needed if name.startswith(f"casebook.cases.{case}.")}
-    assert len(own) > 1
-    assert needed - own <= importing.GRADING
-    assert {"casebook.rewards", "casebook.case"} <= needed
 
 
 def test_a_replay_grades_it_again_and_trains_nothing(bundle, take_in, results, monkeypatch):
@@ -824,16 +761,6 @@ def file(bundle, tmp_path):
 
 def quietly(line):
     pass
-
-
-def test_the_same_file_again_is_graded_again(bundle, take_in, results):
-    assert take_in(bundle)[0] == 0
-    (path,) = results.rglob("seed0.json")
-    held = records.read_record(path)
-    records.write_json(path, held | {"code": held["code"] | {"digest": "0" * 16}})
-    assert records.state(records.read_record(path)) == "replay due"
-    assert take_in(bundle)[0] == 0
-    assert records.state(records.read_record(path)) == "regraded"
 
 
 def test_a_record_that_would_be_too_large_is_refused(bundle, refused, monkeypatch):

@@ -73,7 +73,7 @@ def test_the_run_of_the_page_is_the_one_that_the_claim_wants():
     _, params = parsed(words)
     overrides = cli.parse_parameters(params["setting"]) | {"seed": params["seed"]}
     config = plain(checked(paths.ROOT / params["config"], overrides))
-    (claim,) = [claim for claim in load_claims("poker", say=str) if "want" in claim]
+    (claim,) = [claim for claim in load_claims("poker") if "want" in claim]
     assert claim["want"]["profile"] == config["profile"]
     for comparison in claim["want"]["compare"]:
         for side in ("left", "right"):

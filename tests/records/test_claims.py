@@ -274,7 +274,6 @@ REAL = NANO | {"evidence": "other real model", "profile": "smol"}
 @pytest.fixture
 def write_real(write_arm, monkeypatch):
     """Writes the records of an arm of SmolLM2; none is called not current."""
-    monkeypatch.setattr(claims_module, "state_line", lambda runs: "")
 
     def write(*pairs, model=FETCHED, **more):
         write_arm(*pairs, profile="smol", model=model, **more)
@@ -605,26 +604,6 @@ def test_a_difference_of_shares_keeps_what_lies_below_zero():
     assert low < value == -1.0 < high
 
 
-def test_a_verdict_says_once_which_records_are_not_current(package, write_arm, monkeypatch):
-    write_arm((0.2, 0.5), (0.2, 0.6), (0.2, 0.55))
-    write_arm((0.2, 0.5), arm="unused")
-    said = []
-    (package / "cases" / "poker" / "claims.yaml").write_text(yaml.safe_dump([NANO]))
-    (package / "cases" / "poker" / "expectations.yaml").write_text(yaml.safe_dump([EXPECTED]))
-
-    def line(runs):
-        return "not current: " + ", ".join(sorted({run["arm"] for run in runs})) if runs else ""
-
-    monkeypatch.setattr(claims_module, "state_line", line)
-    (claim,) = records.load_claims("poker", say=said.append)
-    assert said == ["not current: made_up"]
-    assert claim["not_current"] == "not current: made_up"
-    monkeypatch.setattr(claims_module, "state_line", lambda runs: "")
-    (claim,) = records.load_claims("poker", say=said.append)
-    assert len(said) == 1
-    assert claim["not_current"] == ""
-
-
 def test_arms_without_a_common_seed_are_not_compared(write_arm):
     write_arm((0.2, 0.5))
     write_arm((0.2, 0.5), (0.2, 0.5), arm="other")
@@ -834,8 +813,7 @@ def test_an_import_turns_not_run_here_into_a_verdict(package, checkout, pairs, e
     assert (claim["evidence"], claim["verdict"]) == (evidence, verdict)
     if pairs:
         assert claim["measured"].endswith("(Qwen/Qwen2.5-1.5B-Instruct)")
-        assert "contributed" in claim["not_current"]
-    assert records.tally(["poker"], say=lambda line: None) == {"poker": {(evidence, verdict): 1}}
+    assert records.tally(["poker"]) == {"poker": {(evidence, verdict): 1}}
 
 
 def test_runs_of_another_arm_or_profile_are_not_what_is_wanted(package, checkout):

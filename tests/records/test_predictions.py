@@ -126,10 +126,8 @@ def figure(value, half=0.02):
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Writes the runs of an arm, one (before, after) a seed, and a study; none is called old."""
+    """Writes the runs of an arm, one (before, after) a seed, and a study."""
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr("casebook.records.gate.state_line", lambda runs: "")
-    monkeypatch.setattr("casebook.records.studies._line", lambda name, record: "")
 
     def write(*pairs, arm="sound", **more):
         for seed, (before, after) in enumerate(pairs):
@@ -350,15 +348,6 @@ def test_a_prediction_is_told_in_words(write, runs, expected, words):
 def test_a_prediction_with_a_unit_is_told_with_it(write, runs):
     write(ROW | {"expected": {"below": 1}, "unit": "bits"})
     assert predictions.what_came("poker")[0]["predicted"] == "below 1 bits"
-
-
-def test_a_record_that_is_not_current_is_named(write, runs, monkeypatch):
-    monkeypatch.setattr("casebook.records.gate.state_line", lambda runs: "Old." if runs else "")
-    runs((0.1, 0.2))
-    said = []
-    write(ROW)
-    predictions.what_came("poker", say=said.append)
-    assert said == ["Old."]
 
 
 @pytest.mark.parametrize(("case", "study"), [("gsm8k", gsm8k_study), ("math", math_study)])

@@ -36,18 +36,6 @@ def test_the_write_up_of_each_case_opens_with_its_box(sources, monkeypatch):
         assert text[f"source_{case}"].split("\n")[2] == f"| BOX of {case} |"
 
 
-def test_what_is_not_current_is_named_on_every_page_that_shows_it(
-    sources, write_record, monkeypatch
-):
-    write_record(0)
-    line = "Not current. differs: poker/nano/grpo."
-    monkeypatch.setattr("casebook.records.gate.state_line", lambda found: found and line)
-    text = sources()
-    for page in ("results", "findings", "source_poker"):
-        assert f"\n*{line}*\n" in text[page], page
-    assert line not in text["source_math"]
-
-
 def test_pages_say_what_was_contributed_from_a_gpu(sources, write_record):
     none = "Nothing has been run on a GPU"
     assert none in sources()["results"]

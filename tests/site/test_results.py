@@ -13,11 +13,6 @@ from casebook.site import results, write_readme_results
 README = paths.ROOT / "README.md"
 
 
-@pytest.fixture(autouse=True)
-def all_current(monkeypatch):
-    monkeypatch.setattr("casebook.records.gate.state_line", lambda found: "")
-
-
 def test_the_table_of_arms_has_one_row_for_each(checkout, write_record):
     for seed in range(3):
         write_record(seed)
@@ -70,18 +65,6 @@ def test_a_control_with_another_prompt_is_not_compared(checkout, write_record):
     assert "supervised fine-tuning on the oracle's reached 35.0\xa0%" in results.result(
         load_case("poker")
     )
-
-
-def test_every_text_with_figures_names_what_is_not_current(checkout, write_record, monkeypatch):
-    write_record(0)
-    monkeypatch.setattr(
-        "casebook.records.gate.state_line", lambda found: found and "Not current. x."
-    )
-    case = load_case("poker")
-    for text in (results.result(case), results.arms_table(case), results.headlines()):
-        assert text.splitlines()[-1] == "*Not current. x.*"
-    claim = {"compare": [{"left": "grpo/before/x", "right": "none/after/x"}]}
-    assert results.claims_note("poker", [claim]) == "*Not current. x.*"
 
 
 # Real models
@@ -191,7 +174,6 @@ def test_what_a_contributed_model_wrote_says_so(checkout, write_record, monkeypa
     sent = SENT | kept | {"contributed": {"overrides": {}}}
     write_record(0, arm="as_configured", profile="t4", **sent)
     write_record(0, arm="sound", profile="smol", provenance=FETCHED, **kept)
-    monkeypatch.setattr("casebook.records.gate.state_line", _state_line)
     notes = {
         arm["model"].split(",")[0]: arm["note"]
         for arm in results.before_and_after(load_case("poker"))
@@ -200,11 +182,6 @@ def test_what_a_contributed_model_wrote_says_so(checkout, write_record, monkeypa
         "SmolLM2-135M-Instruct": "",
         "Qwen/Qwen2.5-1.5B-Instruct": "*Not current. regraded (contributed): as_configured.*",
     }
-
-
-def _state_line(found):
-    sent = [run["arm"] for run in found if "contributed" in run]
-    return f"Not current. regraded (contributed): {', '.join(sent)}." if sent else ""
 
 
 EXPECTED = {
@@ -274,32 +251,6 @@ def test_a_claim_is_shown_by_its_figures_with_what_we_expected(
     assert row.startswith(f"{start}the bound is 12.5 %, measured 35.0 % [33.0, 37.0] (")
     assert "(one untrained model, interval over rows) |" in row
     assert row.endswith(" | **not reproduced** |")
-
-
-def test_what_was_expected_names_records_that_are_not_current(
-    checkout, write_record, expect, monkeypatch
-):
-    monkeypatch.setattr(
-        "casebook.records.gate.state_line", lambda found: found and "Not current. x."
-    )
-    expect(EXPECTED)
-    write_record(0, arm="sound", profile="smol", provenance=FETCHED)
-    text = results.expected_and_came(load_case("poker"))["predictions"]
-    assert text.splitlines()[-1] == "*Not current. x.*"
-    assert text.splitlines()[-3].endswith("| **inconclusive** |")  # one seed
-
-
-def test_the_note_of_a_claim_reads_the_records_of_its_profile(checkout, write_record, monkeypatch):
-    monkeypatch.setattr(
-        "casebook.records.gate.state_line",
-        lambda found: "".join(f"Not current. {run['profile']}." for run in found),
-    )
-    write_record(0)
-    write_record(0, profile="smol", provenance=FETCHED)
-    sides = {"left": "0.125", "right": "grpo/after/x"}
-    for profile in ("nano", "smol"):
-        claims = [{"compare": [sides | {"profile": profile}]}]
-        assert results.claims_note("poker", claims) == f"*Not current. {profile}.*"
 
 
 def test_the_benchmarks_have_their_commands(checkout):

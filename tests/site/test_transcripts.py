@@ -148,7 +148,6 @@ def test_the_kept_runs_of_a_real_model_have_a_page_each(
         "committed_completions",
         lambda case, profile, arm: completions(200) if arm == "sound" else pd.DataFrame(),
     )
-    monkeypatch.setattr("casebook.records.gate.state_line", lambda found: "")
     [entry] = write_transcripts(tmp_path / "transcripts", tmp_path / "runs")
     assert (entry["case"], entry["profile"], entry["rows"]) == ("poker", "smol", 4)
     assert entry["file"] == "transcripts/poker-smol-sound-committed.html"

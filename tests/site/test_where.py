@@ -82,7 +82,7 @@ def test_what_goes_beyond_a_core_has_its_command_its_hours_and_its_records():
     }
     for row, ((case, name), arm) in zip(rows, beyond.items(), strict=True):
         command = f"casebook experiments {case} --profile {arm['profile']} --arm {name}"
-        made = len(committed(case, arm["profile"], name, say=len))
+        made = len(committed(case, arm["profile"], name))
         assert f"{arm['question']}<br>`{command}` | {arm['extension_hours']} |" in row
         assert ("no recorded run" in row) is not made
 

@@ -14,9 +14,9 @@ from casebook import evaluation, models, paths, training
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError, load_case
 from casebook.models import generation
-from casebook.records import first_and_last, has_test_figures, state
+from casebook.records import first_and_last, has_test_figures
 from casebook.records.provenance import machine
-from casebook.training import log, loop, measure, origin
+from casebook.training import log, loop, measure
 from casebook.training.progress import Progress
 
 SMOKE = ("poker", "smoke")
@@ -290,7 +290,6 @@ def test_a_run_that_chooses_a_setting_touches_no_test_row(tmp_path, monkeypatch)
     assert first_and_last(record, "greedy_accuracy") == tuple(
         record["validation"]["greedy_accuracy"]
     )
-    assert state(record | {"arm": "choice"}) == "current"
 
 
 def test_every_column_of_the_rows_and_the_demonstrations_are_in_their_hashes(monkeypatch, config):
@@ -306,13 +305,13 @@ def test_every_column_of_the_rows_and_the_demonstrations_are_in_their_hashes(mon
             return rows.remove_columns(column).add_column(column, values[::-1])
 
         monkeypatch.setattr(
-            origin, "load_case", lambda name, load=changed: replace(plain, load=load)
+            measure, "load_case", lambda name, load=changed: replace(plain, load=load)
         )
         found = training.input_digests(config)
         assert all(found["rows"][split] != first["rows"][split] for split in first["rows"])
         assert found["demonstrations"] == first["demonstrations"]
     fewer = replace(plain, demonstrations=lambda seed: plain.demonstrations(seed + 1))
-    monkeypatch.setattr(origin, "load_case", lambda name: fewer)
+    monkeypatch.setattr(measure, "load_case", lambda name: fewer)
     found = training.input_digests(config)
     assert found["rows"] == first["rows"]
     assert found["demonstrations"] != first["demonstrations"]

@@ -111,7 +111,7 @@ def test_a_checkpoint_that_lacks_a_part_is_passed_over(begun, part, how):
 
 @pytest.mark.parametrize("how", ["removed", "cut", "zeroed", "one bit"])
 @pytest.mark.parametrize(
-    "name", ["metrics.jsonl", "completions/train_00001.parquet", "config.yaml", "origin.json"]
+    "name", ["metrics.jsonl", "completions/train_00001.parquet", "config.yaml"]
 )
 def test_what_no_checkpoint_can_replace_is_one_sentence(begun, name, how):
     file = begun.path / name
@@ -147,13 +147,6 @@ def test_folders_that_are_no_checkpoints_are_left_alone(begun):
         (begun.path / "checkpoints" / name).mkdir()
     assert go_on(begun) == []
     assert state(begun)[0] == 3
-
-
-@pytest.mark.parametrize("origin", ["[]", "{}", '{"code": 3, "files": {}}', '{"code": {}}'])
-def test_an_origin_that_is_none_is_one_sentence(begun, origin):
-    (begun.path / "origin.json").write_text(origin)
-    with pytest.raises(CasebookError, match=r"origin\.json is damaged"):
-        go_on(begun)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"])

@@ -30,7 +30,7 @@ from casebook.records.files import plain
 from casebook.settings import checked
 from casebook.training.config import Config
 from casebook.training.log import curve, skipped_steps
-from casebook.training.origin import input_digests
+from casebook.training.measure import input_digests
 
 SMALL = ("record.json", "config.json", "environment.json", "model.json", "measured.json")
 PREFLIGHT = "preflight.json"

@@ -9,8 +9,7 @@ from casebook.bundle.scrub import texts_in
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name, known_cases
 from casebook.detectors import DETECTORS
 from casebook.settings import FIELDS, read_arms, read_settings
-from casebook.training.config import Config, read_config
-from casebook.training.origin import NOT_OF_THE_ARM
+from casebook.training.config import NOT_OF_THE_ARM, Config, read_config
 
 GENERATORS = ("transformers", "unsloth", "vllm")  # what writes completions
 

@@ -12,15 +12,9 @@ from casebook.bundle.archive import Refused, read_bundle, unpacked
 from casebook.bundle.checking import check
 from casebook.case import CasebookError
 from casebook.records.claims import AS_CONFIGURED
-from casebook.records.files import plain, read_record, write_json
-from casebook.records.freshness import code_of, digest, loaded_modules
+from casebook.records.files import digest, plain, read_record, write_json
 from casebook.settings import checked, read_arms
 
-# What decides a grade or a figure of completions, besides the modules of their case.
-GRADING = {
-    f"casebook.{name}"
-    for name in ("case", "evaluation", "labels", "problem_sets", "rewards", "stats")
-}
 SAME_MODEL = ("name", "revision", "weights", "source", "dtype", "load_in_4bit")
 
 
@@ -58,7 +52,6 @@ def import_bundle(file: str | Path, say: Callable[[str], None] = print) -> Path:
         "imported": datetime.now(UTC).isoformat(timespec="seconds"),
         "not_checked": found.not_checked,
     }
-    record["code"] = code_of(record, _grading(record["case"]))
     write_json(path, record)
     say(f"accepted: {found.line}")
     say(f"{path}: regraded, contributed")
@@ -119,16 +112,6 @@ def _check_once(folder: Path, record: Mapping[str, Any]) -> None:
 
 def _bundle_of(record: Mapping[str, Any]) -> str | None:
     return record.get("contributed", {}).get("bundle")
-
-
-def _grading(case: str) -> list[str]:
-    """The modules loaded here that decide a grade or a figure of a case."""
-    own = f"casebook.cases.{case}"
-    return [
-        name
-        for name in loaded_modules()
-        if name in GRADING or name == own or name.startswith(f"{own}.")
-    ]
 
 
 def _named(record: Mapping[str, Any]) -> str:

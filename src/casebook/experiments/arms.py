@@ -21,9 +21,10 @@ import pandas as pd
 from casebook import paths
 from casebook.case import PROFILES, CasebookError
 from casebook.detectors import RunWatch
-from casebook.records import provenance, read_record, write_json
+from casebook.records import read_record, write_json
 from casebook.records.files import first_and_last, has_test_figures, plain, write_rows
-from casebook.records.gate import completions_file
+from casebook.records.gate import check_clean, completions_file
+from casebook.records.provenance import revision
 from casebook.records.writing import check_writable, write_trouble
 from casebook.settings import chosen_runs, read_arms
 from casebook.training import (
@@ -71,14 +72,10 @@ def run_experiments(
         raise CasebookError(f"jobs is {jobs}: at least one training at a time is needed")
     runs = chosen_runs(case, profile, arms, seeds)
     work = [(case, profile, name, overrides, seed, again) for name, seed, overrides in runs]
-    if provenance()["git"]["dirty"]:
-        raise CasebookError(
-            "tracked files have changes: commit them first, since a record names the commit that "
-            "it was made from"
-        )
+    check_clean()
     check_writable(paths.RESULTS / case)
     written = []
-    with _workers(jobs) as submit:
+    with workers(jobs) as submit:
         for path, line in submit(_run, work):
             log(line)
             written.append(path)
@@ -86,7 +83,7 @@ def run_experiments(
 
 
 @contextmanager
-def _workers(jobs: int) -> Iterator[Callable]:
+def workers(jobs: int) -> Iterator[Callable]:
     """A way to call a function on many argument tuples, here or in `jobs` processes at a time."""
     if jobs == 1:
         yield lambda function, work: itertools.starmap(function, work)
@@ -116,19 +113,22 @@ def _end_with_the_caller() -> None:
 
 
 def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
-    """The finished runs of a case's arms in the runs folder: arm -> seed -> run."""
+    """The newest finished runs of a case's arms in the runs folder: arm -> seed -> run."""
     found: dict[str, dict[int, Run]] = {}
     for name, arm in read_arms(case).items():
         for seed in arm["seeds"] if arm["profile"] == profile else ():
             config = read_config((case, profile), {**arm["overrides"], "seed": seed})
-            run = Run(_folder(config, name))
-            if run.finished:
-                found.setdefault(name, {})[seed] = run
+            folder = _folder(config, name)
+            same = folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*/record.json")
+            if records := sorted(same, key=lambda path: path.stat().st_mtime):
+                found.setdefault(name, {})[seed] = Run(records[-1].parent)
     return found
 
 
 def _folder(config: Config, arm: str) -> Path:
-    name = f"seed{config.seed}-{settings_mark(config)[:8]}"
+    """Where a run is trained: another commit begins anew, since a record names one commit."""
+    commit = str(revision()["revision"])[:8]
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}-{commit}"
     return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
 
 

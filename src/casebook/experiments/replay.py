@@ -2,59 +2,42 @@
 
 A replay repeats what can be repeated in seconds and compares it with the record: all of its
 `before` figures, the validation at step 0, the first steps of its curve, what the detectors say
-of that curve, and, where they are committed, the adapter's `after` figures and the grades and
-reward parts of the completions. Weights, rows, configuration, rewards, graders and training code
-all act on these figures; a change that acts on none of them is no change of behaviour.
-
-Some of what pages rest on stands in no record: every column of the rows, the accuracy of the
-one-line rules, the detectors' thresholds and what they say of the recorded curves. The first
-replay of an arm writes them down (`reference` in `results/<case>/replays.json`), later ones
-compare with that.
+of them, and, where they are committed, the adapter's `after` figures and the grades and reward
+parts of the completions. Weights, rows, configuration, rewards, graders and training code all act
+on these figures; a change that acts on none of them is no change of behaviour.
 
 Figures are equal to the last digit on the same kind of machine with memory for the same batches.
 Elsewhere greedy figures may differ by one row and windows of the curve by 1e-3; beyond that
-nothing can be said of the recorded figures. There `against` compares today's code with that of a
-revision at which the record was current: both run on the machine that is there, and have to
-agree to the last digit. Since two codes are compared there, and no recorded figures, `overrides`
-may give both of them less to do. Where a real model was not fetched, only what needs no model is
-repeated: files, settings, rows and grades.
+nothing can be said. Where a real model was not fetched, or a GPU is needed, only what needs no
+model is repeated: settings and grades.
 """
 
-import functools
-import json
 import math
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from casebook import detectors, paths, pretrained, training
-from casebook.case import PROFILES, CasebookError, Grade, check_name, known_cases, load_case
-from casebook.detectors import RunWatch
+from casebook import pretrained, training
+from casebook.case import PROFILES, CasebookError, load_case
 from casebook.experiments import arms
-from casebook.experiments import repeat as repeating
-from casebook.experiments.repeat import STEPS, WRITTEN, repeat
-from casebook.models import base_weights
-from casebook.records import freshness
-from casebook.records.files import DIGITS, plain, read_record, write_json
+from casebook.models import base_weights, load_saved
+from casebook.records.files import DIGITS, has_test_figures, plain, read_record
 from casebook.records.gate import committed_completions
-from casebook.records.provenance import machine, provenance
+from casebook.records.provenance import machine
 from casebook.rewards import random_reward
 
+STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
+WRITTEN = ("completion", "reward", "advantage")
 NEAR = 1e-3  # of a window's mean, on another kind of machine
 UNKNOWN = "not comparable"
 NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
+# A completion alone does not decide these: a KL wants its policies, a coin is tossed anew.
+NOT_PAID_AGAIN = (training.KL_PENALTY, random_reward.__name__)
 
 
 @dataclass(frozen=True)
@@ -82,177 +65,131 @@ class Replay:
     """What a replay of one record found.
 
     Attributes:
-        case, profile, arm, seed: of the record.
-        verdict: `reproduces`, `differs`, `not comparable` (on this machine) or `regraded`.
+        name: of the record, `case/profile/arm/seedN`.
+        verdict: `reproduces`, `differs`, `not comparable` (on this machine) or `regraded` (a run
+            that needs a GPU: its completions were graded again).
         comparisons: all of them.
-        largest_difference: the largest absolute difference between two numbers.
-        reference: what the record does not hold; see the module's docstring.
-        code: module -> hash of its code, of the process that replayed.
-        seconds: wall time.
         missing: what would have to be here for a comparison; empty where nothing is missing.
-        overrides: settings that both codes took with another value than the record's.
+        seconds: wall time.
     """
 
-    case: str
-    profile: str
-    arm: str
-    seed: int
+    name: str
     verdict: str
     comparisons: list[Comparison]
-    largest_difference: float
-    reference: dict[str, Any] = field(default_factory=dict)
-    code: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    missing: str = ""
-    overrides: dict[str, Any] = field(default_factory=dict)
+    missing: str
+    seconds: float
 
     @property
     def first_difference(self) -> Comparison | None:
         """The first comparison that is not the same, in the order they were made."""
         return next((c for c in self.comparisons if c.verdict != "same"), None)
 
+    def __str__(self) -> str:
+        if self.missing and self.verdict == UNKNOWN:
+            return f"{self.name}: {self.verdict}: {self.missing}"
+        if first := self.first_difference:
+            return f"{self.name}: {self.verdict}: {first}"
+        count = len(self.comparisons)
+        return f"{self.name}: {self.verdict}, {count} figures, {self.seconds:.0f} s"
+
 
 def replay(
-    cases: Iterable[str],
-    profile: str = "nano",
-    names: Iterable[str] | None = None,
-    seed: int | None = None,
-    jobs: int = 1,
-    against: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    log: Callable[[str], None] = print,
+    paths: Iterable[Path], jobs: int = 1, log: Callable[[Replay], None] = print
 ) -> list[Replay]:
-    """Replay the committed records, and write `results/<case>/replays.json`.
+    """Replay committed records; nothing is written.
 
     Args:
-        cases: names of cases.
-        profile: only records of this profile.
-        names: of arms; all by default.
-        seed: of the records; by default each arm's first, which stands for its arm.
+        paths: of the records, as `records.recorded` finds them.
         jobs: replays at a time, each in a process with one thread.
-        against: a git revision. What its code gives on this machine stands in for the recorded
-            figures, which is how another kind of machine than theirs can tell that nothing
-            changed. The record has to be current at that revision.
-        overrides: settings that both take with another value, such as fewer rows; with `against`.
-        log: called with one line for each record.
+        log: called with what each found.
 
     Raises:
-        CasebookError: unknown case, profile, arm or setting, there is no such record or revision,
-            or the older code cannot be run.
+        CasebookError: a record cannot be read or repeated.
     """
-    cases, names = list(cases), list(names or ())
-    check_name("profile", profile, PROFILES)
-    work = [job for case in cases for job in _jobs(case, profile, names, seed)]
-    for name in names:
-        if not any(name == arm for _, _, arm, _ in work):
-            raise CasebookError(f"there is no recorded arm {name!r} of {', '.join(cases)}")
-    if not work:
-        raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
-    if jobs < 1:
-        raise CasebookError(f"jobs is {jobs}: at least one replay at a time is needed")
-    if overrides and against is None:
-        raise CasebookError("other settings give other figures than the records': name --against")
-    if against is not None:
-        against = _git("rev-parse", "--verify", "--end-of-options", f"{against}^{{commit}}")
-    done, writing = [], threading.Lock()
-
-    def follow(chunk: list[tuple], older: Path | None) -> None:
-        # A process of its own for each case: the code it imports is what the digest covers.
-        with arms.processes(1) as process, _older_code(older, overrides) as ask:
-            for job in chunk:
-                try:
-                    result = process.submit(_one, *job, ask(*job), overrides).result()
-                except Exception as error:
-                    name = f"{job[0]}/{job[2]}, seed {job[3]}"
-                    raise CasebookError(f"{name} cannot be replayed: {error}") from error
-                with writing:
-                    _stamp(result, against)
-                    done.append(result)
-                    log(_line(result))
-
-    with _checked_out(against) as older, ThreadPoolExecutor(jobs) as threads:
-        chunks = _chunks(work, jobs)
-        for finished in [threads.submit(follow, chunk, older) for chunk in chunks]:
-            finished.result()
+    done = []
+    with arms.workers(jobs) as submit:
+        for result in submit(_replayed, [(path,) for path in paths]):
+            log(result)
+            done.append(result)
     return done
 
 
-def replay_record(
-    record: Mapping[str, Any],
-    others: Iterable[Mapping[str, Any]] = (),
-    then: dict[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Replay:
-    """Replay one record in this process; nothing is written.
+def _replayed(path: Path) -> Replay:
+    record = read_record(path)
+    try:
+        return replay_record(record)
+    except Exception as error:
+        raise CasebookError(f"{_name(record)} cannot be replayed: {error}") from error
 
-    Args:
-        record: as `read_record` gives it.
-        others: the records of the arm's other seeds, of which only the files are checked and
-            what the detectors say of the curves.
-        then: what older code made of the record on this machine, as `repeat` prints it.
-        overrides: settings that the older code took with another value.
-    """
-    started = datetime.now(UTC)
-    arm = [record, *others]
-    known = freshness.read_replays(record["case"])["arms"].get(_key(record), {})
-    # A record that was made anew begins anew.
-    kept = known.get("reference", {}) if all(_held(one, known) for one in arm) else {}
+
+def replay_record(record: Mapping[str, Any]) -> Replay:
+    """Replay one record, as `read_record` gives it, in this process."""
+    started = time.perf_counter()
     compare = _Comparer(record)
-    for one in arm:
-        if held := _held(one, known):
-            compare.exactly(f"the file of seed {one['seed']}", held, freshness.digest(one))
-    reference = _reference(arm)
-    for name, value in reference.items():
-        compare.exactly(f"reference/{name}", kept.get(name, value), value)
-    _compare(record, compare, then, overrides)
-    findings = compare.found
-    verdicts = {found.verdict for found in findings}
-    verdict = "reproduces" if verdicts == {"same"} else UNKNOWN
+    compare.tree("config", record["config"], _configured(record))
+    _compare_grades(record, compare)
+    _compare_completions(record, compare)
     missing = _missing(record)
+    gpu = PROFILES[record["profile"]].device == "gpu"
+    if not missing and not gpu:
+        _compare_training(record, compare)
+    verdicts = {found.verdict for found in compare.found}
     if "differs" in verdicts:
         verdict = "differs"
-    elif missing:
+    elif missing or UNKNOWN in verdicts:
         verdict = UNKNOWN
-    elif _regraded(record) and verdict == "reproduces":
-        verdict = "regraded"
-    return Replay(
-        case=record["case"],
-        profile=record["profile"],
-        arm=record["arm"],
-        seed=record["seed"],
-        verdict=verdict,
-        comparisons=findings,
-        largest_difference=max(map(_difference, findings), default=0.0),
-        reference=dict(kept) or reference,
-        code=freshness.module_hashes(freshness.loaded_modules()),
-        seconds=(datetime.now(UTC) - started).total_seconds(),
-        missing=missing,
-        overrides=dict(overrides or {}),
-    )
+    else:
+        verdict = "regraded" if gpu else "reproduces"
+    seconds = time.perf_counter() - started
+    return Replay(_name(record), verdict, compare.found, missing, seconds)
+
+
+def repeat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure and train again, as far as that takes seconds; JSON's own types.
+
+    Returns:
+        `before`, `completions_before`, `validation`, `curve`, `findings`, `after` and
+        `completions`, as a record has them, but for what this one has not, and `written`: the
+        completions, rewards and advantages of the first `STEPS` steps.
+    """
+    config = _parsed(record)
+    found: dict[str, Any] = {}
+    if has_test_figures(record):
+        found["before"], found["completions_before"] = training.measure_base(config)
+    with tempfile.TemporaryDirectory() as folder:
+        run = training.first_steps(config, Path(folder) / "run", STEPS)
+        found["validation"] = run.validation().round(4).to_dict("list")
+        found["curve"] = training.curve(run.metrics())
+        found["findings"] = arms.findings(run)
+        written = run.completions()
+        if len(written):
+            found["written"] = written[list(WRITTEN)].round(DIGITS).to_dict("list")
+    kept = arms.kept_completions(record)
+    if kept and (adapter := kept.with_name("adapter")).is_dir():
+        found["after"], rows = training.measure_test(config, *load_saved(adapter)[:2])
+        found["completions"] = training.kept_rows(rows)
+    return plain(found)
+
+
+def same_machine(made_on: Mapping[str, Any]) -> bool:
+    """Whether a record was made on this kind of machine, as far as its provenance tells."""
+    return made_on["machine"] == machine()
+
+
+def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:
+    """Replays with every comparison, as JSON's own types."""
+    return [plain(asdict(result)) for result in results]
 
 
 # What is compared
 
 
-def _compare(
-    record: Mapping[str, Any],
-    compare: "_Comparer",
-    then: dict[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> None:
-    """Repeat what a record says, and compare with it, or with what older code gave here."""
-    compare.tree("config", record["config"], _configured(record))
-    _compare_kept(record, compare)
-    _compare_completions(record, compare)
-    if _regraded(record) or _missing(record):
-        return
+def _compare_training(record: Mapping[str, Any], compare: "_Comparer") -> None:
+    """Measure and train again, and compare with the record."""
     weights = record["provenance"]["model"]["weights"]
     compare.exactly("weights", weights, base_weights(record["config"]))
-    compare.exactly("inputs", record["inputs"], plain(training.input_digests(_parsed(record))))
-    today = repeat(record, overrides)
-    if then is not None:
-        _compare_with_older_code(record, today, then, compare)
-        return
+    compare.exactly("inputs", record["inputs"], training.input_digests(_parsed(record)))
+    today = repeat(record)
     for name, figures in _recorded(record).items():
         row = 1 / record["config"]["evaluate_rows"] if name == "validation" else 0.0
         if name == "findings":
@@ -279,18 +216,6 @@ def _recorded(record: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _compare_with_older_code(
-    record: Mapping[str, Any], today: dict, then: dict, compare: "_Comparer"
-) -> None:
-    """Compare what two codes do on this machine, to the last digit."""
-    compare.exactly("the record", then["record"], freshness.digest(record))
-    compare.alike = True
-    compare.tree("figures", then["figures"], today)
-    if then["state"] not in ("current", "regraded"):
-        found = Comparison("its state under the older code", "current", then["state"], UNKNOWN)
-        compare.found.append(found)
-
-
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that the arm has today; the record's own where nothing names the arm."""
     try:
@@ -303,7 +228,7 @@ def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
     return plain(training.read_config((record["case"], record["profile"]), overrides).settings)
 
 
-def _parsed(record: Mapping[str, Any]) -> Any:
+def _parsed(record: Mapping[str, Any]) -> training.Config:
     return training.read_config((record["case"], record["profile"]), record["config"])
 
 
@@ -315,15 +240,16 @@ def _kept_completions(record: Mapping[str, Any]) -> pd.DataFrame:
     return committed_completions(record["case"], record["profile"], arm)
 
 
-def _compare_kept(record: Mapping[str, Any], compare: "_Comparer") -> None:
+def _compare_grades(record: Mapping[str, Any], compare: "_Comparer") -> None:
     """Grade the test completions that the record holds again."""
     kept = record.get("completions") or []
+    if not kept:
+        return
     variant = record["config"]["variant"]
-    case = load_case(record["case"])
-    answers = case.load("test", record["profile"], variant=variant)["answer"] if kept else []
+    rows = load_case(record["case"]).load("test", record["profile"], variant=variant)
     for entry in kept:
-        found = case.grade(entry["completion"], answers[entry["row"]], variant=variant)
-        compare.grade(f"test row {entry['row']}", entry, found)
+        asked = entry | {"answer": rows["answer"][entry["row"]]}
+        compare.grade(f"test row {entry['row']}", record, asked)
 
 
 def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> None:
@@ -331,68 +257,39 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
     written = _kept_completions(record)
     if written.empty:
         return
-    variant = record["config"]["variant"]
-    grade = load_case(record["case"]).grade
     for number, entry in enumerate(written.to_dict("records")):
-        found = grade(entry["completion"], entry["answer"], variant=variant)
-        compare.grade(f"completion {number}", entry, found)
-    rows = _rows_by_prompt(record["case"], record["profile"], record["seed"], variant)
-    columns = pd.DataFrame([rows[prompt] for prompt in written["prompt"]]).to_dict("list")
+        compare.grade(f"completion {number}", record, entry)
+    variant = record["config"]["variant"]
+    rows = load_case(record["case"]).load("train", record["profile"], record["seed"], variant)
+    by_prompt = {training.text_of(row["prompt"]): row for row in rows}
+    columns = pd.DataFrame([by_prompt[prompt] for prompt in written["prompt"]]).to_dict("list")
     columns["completions"] = written["completion"].tolist()
-    if isinstance(columns["prompt"][0], list):
+    columns["prompts"] = columns.pop("prompt")
+    if isinstance(columns["prompts"][0], list):
         columns["completions"] = [
             [{"role": "assistant", "content": text}] for text in written["completion"]
         ]
-    columns["prompts"] = columns.pop("prompt")
     columns["completion_ids"] = [[0]] * len(written)
-    # A completion alone does not decide these: a KL wants its policies, a coin is tossed anew.
-    others = {training.KL_PENALTY, random_reward.__name__}
     for reward in training.reward_functions(_parsed(record)):
         name = f"reward/{reward.__name__}"
-        if name in written and reward.__name__ not in others:
+        if name in written and reward.__name__ not in NOT_PAID_AGAIN:
             paid = [round(float(value), DIGITS) for value in reward(**columns)]
             compare.tree(name, written[name].tolist(), paid)
 
 
-@functools.cache
-def _rows_by_prompt(case: str, profile: str, seed: int, variant: str) -> dict[str, dict]:
-    rows = load_case(case).load("train", profile, seed, variant)
-    return {training.text_of(row["prompt"]): row for row in rows}
+def _missing(record: Mapping[str, Any]) -> str:
+    """What is not here that the run stands on, as an advice; empty where nothing is missing."""
+    model = record["provenance"].get("model", {})
+    name, then = model.get("name"), model.get("source")
+    if then is None or (here := pretrained.which(name)) == then:
+        return ""
+    if here in ("hub", "nowhere"):
+        return f"{name} is not here: make smol fetches the model"
+    return f"the record is of {name} from {then}, and here it would be {name} from {here}"
 
 
-# What no record holds
-
-
-def _reference(arm: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the records of an arm do not hold, and pages rest on."""
-    one = arm[0]
-    return {
-        "rules": _rules(one["case"]),
-        "thresholds": {name: v for name, v in vars(detectors).items() if _is_threshold(name, v)},
-        "findings": {str(record["seed"]): _findings_on(record) for record in arm},
-    }
-
-
-def _is_threshold(name: str, value: Any) -> bool:
-    return name.isupper() and isinstance(value, int | float)
-
-
-@functools.cache
-def _rules(case: str) -> dict[str, float]:
-    rules = load_case(case).rules
-    return plain(rules()) if rules else {}
-
-
-def _findings_on(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the detectors say of the recorded curve, looked at window by window."""
-    curve, validation = pd.DataFrame(record["curve"]), pd.DataFrame(record["validation"])
-    watch, nothing = RunWatch(record["config"]), pd.DataFrame()
-    for step in curve["step"]:
-        seen = [curve[curve["step"] <= step]]
-        if len(validation):
-            seen.append(validation[validation["step"] <= step])
-        watch.look(pd.concat(seen, ignore_index=True), nothing)
-    return [{"detector": found.detector, "step": found.step} for found in watch.findings]
+def _name(record: Mapping[str, Any]) -> str:
+    return f"{record['case']}/{record['profile']}/{record['arm']}/seed{record['seed']}"
 
 
 # How two figures are compared
@@ -411,12 +308,14 @@ class _Comparer:
         verdict = "same" if recorded == replayed else "differs"
         self.found.append(Comparison(what, recorded, replayed, verdict))
 
-    def grade(self, what: str, recorded: Mapping[str, Any], replayed: Grade) -> None:
-        """Compare what a completion was found to be worth."""
+    def grade(self, what: str, record: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+        """Compare what a completion was found to be worth with what it is today."""
+        grade = load_case(record["case"]).grade
+        found = grade(entry["completion"], entry["answer"], variant=record["config"]["variant"])
         self.exactly(
             f"{what}: well formed, answer, correct",
-            [recorded["well_formed"], recorded["extracted"], recorded["correct"]],
-            [replayed.well_formed, replayed.answer, replayed.correct],
+            [entry["well_formed"], entry["extracted"], entry["correct"]],
+            [found.well_formed, found.answer, found.correct],
         )
 
     def tree(self, what: str, recorded: Any, replayed: Any, row: float = 0.0) -> None:
@@ -457,223 +356,3 @@ class _Comparer:
         else:
             return None
         return "same" if near else UNKNOWN
-
-
-def same_machine(made_on: Mapping[str, Any]) -> bool:
-    """Whether a record was made on this kind of machine, as far as its provenance tells."""
-    return made_on["machine"] == machine()
-
-
-def _difference(found: Comparison) -> float:
-    pair = (found.recorded, found.replayed)
-    if found.verdict == "same" and pair[0] == pair[1]:
-        return 0.0
-    if all(isinstance(value, int | float) for value in pair):
-        return abs(pair[0] - pair[1])
-    return math.inf
-
-
-# What is written down
-
-
-def _key(record: Mapping[str, Any]) -> str:
-    return f"{record['profile']}/{record['arm']}"
-
-
-def _regraded(record: Mapping[str, Any]) -> bool:
-    """Whether the run cannot be trained again here: it needs a GPU, or somebody else sent it."""
-    return PROFILES[record["profile"]].device == "gpu" or "contributed" in record
-
-
-def _missing(record: Mapping[str, Any]) -> str:
-    """What is not here that the run stands on, as an advice; empty where nothing is missing."""
-    model = record["provenance"].get("model", {})
-    name, then = model.get("name"), model.get("source")
-    if then is None or (here := pretrained.which(name)) == then:
-        return ""
-    if here == "hub":
-        return "make smol fetches the model"
-    if here == "nowhere":
-        return f"the model {name} has to be trained first"
-    return f"the record is of {name} from {then}, and here it would be {name} from {here}"
-
-
-def _held(record: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
-    """The digest that this record had when its arm was last replayed; `None` if it was not."""
-    held = known.get("records", {}).get(str(record["seed"]))
-    return held["content"] if held and held["made"] == record["provenance"]["time"] else None
-
-
-def _stamp(result: Replay, against: str | None = None) -> None:
-    """Write what a replay found; one on another kind of machine that says nothing is not kept."""
-    if result.verdict == UNKNOWN:
-        return
-    replays = freshness.read_replays(result.case)
-    records = _arm(result.case, result.profile, result.arm, result.seed)
-    record = records[0]
-    files = freshness.input_files(record)
-    code, inputs = freshness.digest(result.code), freshness.digest(files)
-    key = _key(record)
-    last = replays["arms"].get(key, {})
-    first = result.first_difference
-    held = {
-        str(r["seed"]): {"made": r["provenance"]["time"], "content": freshness.digest(r)}
-        for r in records
-    }
-    for name, then in last.get("records", {}).items():
-        if name in held and held[name]["made"] == then["made"]:
-            held[name] = then  # a file that was edited is not taken for the record
-    replays["arms"][key] = {
-        "seed": result.seed,
-        "made": record["provenance"]["time"],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "verdict": result.verdict,
-        "first_difference": str(first) if first else None,
-        "comparisons": len(result.comparisons),
-        "largest_difference": result.largest_difference,
-        "exact": against is not None or same_machine(record["provenance"]),
-        "against": against,
-        "overrides": result.overrides,
-        "machine": machine(),
-        "versions": provenance()["versions"],
-        "code": code,
-        "files": inputs,
-        "records": held,
-        "reference": result.reference,
-    }
-    used = replays["arms"].values()
-    replays["code"] |= {code: result.code}
-    replays["files"] |= {inputs: files}
-    for kind in ("code", "files"):
-        wanted = {arm[kind] for arm in used}
-        replays[kind] = {name: value for name, value in replays[kind].items() if name in wanted}
-    write_json(freshness.replays_file(result.case), replays)
-
-
-def _line(result: Replay) -> str:
-    count = len(result.comparisons)
-    start = f"{result.case}/{result.arm}, seed {result.seed}: {result.verdict}"
-    if result.missing and result.verdict == UNKNOWN:
-        return f"{start}: {result.missing}"
-    if first := result.first_difference:
-        return f"{start}: {first}"
-    return f"{start}, {count} figures, {result.seconds:.0f} s"
-
-
-# Which records, and in which processes
-
-
-def _jobs(case: str, profile: str, names: list[str], seed: int | None) -> Iterator[tuple]:
-    check_name("case", case, known_cases())
-    folder = paths.RESULTS / case / profile
-    found: dict[str, list[int]] = {}
-    for path in sorted(folder.glob("*/seed*.json")):
-        found.setdefault(path.parent.name, []).append(int(path.stem.removeprefix("seed")))
-    for arm, seeds in found.items():
-        if names and arm not in names:
-            continue
-        if seed is not None and seed not in seeds:
-            raise CasebookError(f"{case}/{arm} has no record of seed {seed}")
-        yield case, profile, arm, min(seeds) if seed is None else seed
-
-
-def _chunks(work: list[tuple], jobs: int) -> list[list[tuple]]:
-    """The work by case; split further where there are fewer cases than processes."""
-    cases = [[job for job in work if job[0] == name] for name in dict.fromkeys(j[0] for j in work)]
-    parts = max(1, jobs // len(cases))
-    return [chunk for jobs_of in cases for i in range(parts) if (chunk := jobs_of[i::parts])]
-
-
-def _one(
-    case: str,
-    profile: str,
-    arm: str,
-    seed: int,
-    then: dict[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Replay:
-    record, *others = _arm(case, profile, arm, seed)
-    return replay_record(record, others, then, overrides)
-
-
-def _arm(case: str, profile: str, arm: str, seed: int) -> list[dict[str, Any]]:
-    """The records of an arm, that of one seed first."""
-    folder = paths.RESULTS / case / profile / arm
-    records = [read_record(path) for path in sorted(folder.glob("seed*.json"))]
-    return sorted(records, key=lambda record: record["seed"] != seed)
-
-
-# Older code
-
-
-@contextmanager
-def _checked_out(revision: str | None) -> Iterator[Path | None]:
-    """A folder with the code, settings, data and records of a revision, until the block ends."""
-    if revision is None:
-        yield None
-        return
-    names = ("src", "configs", "data", "results", "pyproject.toml", "requirements.txt")
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "revision.tar"
-        _git("archive", f"--output={archive}", revision, "--", *names)
-        shutil.unpack_archive(archive, folder, filter="data")
-        archive.unlink()
-        yield Path(folder)
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(paths.ROOT), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except FileNotFoundError:
-        raise CasebookError("--against needs git, and it is not installed") from None
-    except subprocess.CalledProcessError as error:
-        told = error.stderr.strip().splitlines()[-1:] or ["git failed"]
-        raise CasebookError(f"the older code cannot be had: {told[0]}") from None
-    return done.stdout.strip()
-
-
-@contextmanager
-def _older_code(
-    folder: Path | None, overrides: Mapping[str, Any] | None = None
-) -> Iterator[Callable[..., dict[str, Any] | None]]:
-    """A function that asks the code in a folder what it makes of a record; `None` without one."""
-    if folder is None:
-        yield lambda *job: None
-        return
-    environment = os.environ | {
-        "PYTHONPATH": str(folder / "src"),
-        "CASEBOOK_ROOT": str(folder),
-        "CASEBOOK_MODELS": str(paths.models_dir()),
-        "RUNS_DIR": str(paths.runs_dir()),
-    }
-    command = [sys.executable, "-c", Path(repeating.__file__).read_text(encoding="utf-8")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with tempfile.TemporaryFile("w+") as said:
-        older = subprocess.Popen(command, env=environment, cwd=folder, stderr=said, **pipes)
-
-        def ask(case: str, profile: str, arm: str, seed: int) -> dict[str, Any]:
-            name = f"{case}/{profile}/{arm}/seed{seed}"
-            line = json.dumps({"name": name, "overrides": dict(overrides or {})})
-            try:
-                print(line, file=older.stdin, flush=True)
-                answer = older.stdout.readline()
-            except BrokenPipeError:
-                answer = ""
-            if not answer:
-                older.wait()
-                said.seek(0)
-                last = said.read().strip().splitlines()[-1:] or ["it ended without a word"]
-                raise CasebookError(f"the older code cannot run: {last[0]}")
-            return json.loads(answer)
-
-        try:
-            yield ask
-        finally:
-            older.kill()
-            older.communicate()
-
-
-def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:
-    """Replays with every comparison, as JSON's own types."""
-    return [plain(asdict(result)) for result in results]

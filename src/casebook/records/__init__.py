@@ -1,4 +1,4 @@
-"""What was measured, where it came from, and whether that still holds.
+"""What was measured, and where it came from.
 
 The names below are those that notebooks use. Each is imported when it is asked for: what a
 training needs of records does not bring the claims with it.
@@ -12,9 +12,12 @@ from casebook.records.provenance import provenance
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "gate": "arms_with_completions committed committed_completions",
-        "files": "figure_text first_and_last has_test_figures missing read_record write_json",
-        "freshness": "STATES digest state state_line",
+        "gate": """
+            arms_with_completions check_clean committed committed_completions recorded
+        """,
+        "files": """
+            digest figure_text first_and_last has_test_figures missing read_record write_json
+        """,
         "claims": """
             BASIS EXPLORATORY NO_ANSWER VERDICTS answer_entropy compared discrimination figures_at
             labels_recalled load_claims load_expectations load_source models_of table_row tally

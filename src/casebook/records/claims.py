@@ -10,7 +10,7 @@ the first of their records, and the records decide.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +27,7 @@ from casebook.case import (
     load_case,
 )
 from casebook.records.files import figure_text
-from casebook.records.freshness import state_line
-from casebook.records.gate import committed, tell
+from casebook.records.gate import committed
 from casebook.stats import pool_seeds
 
 CASES = Path(casebook.cases.__path__[0])
@@ -86,12 +85,11 @@ class Compared(NamedTuple):
     detectable_text: str
 
 
-def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+def load_claims(case: str) -> list[dict[str, Any]]:
     """The claims of a case's source, with their verdicts; an empty list where none are written.
 
     Args:
         case: name of the case.
-        say: called with one line if a record behind a verdict is not current.
 
     Returns:
         One dict per claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`,
@@ -106,8 +104,7 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
         `detectable` (the smallest differences that the seeds could have shown, as text) come from
         the records that `compare` names; without them the claim was not run here. All comparisons
         have to hold; with `ways: true` they are several ways to measure one thing, and the claim is
-        inconclusive where one holds and another fails. `not_current`
-        says which of them are not current and why, and is empty where all are. `exploratory` is
+        inconclusive where one holds and another fails. `exploratory` is
         true where an expectation of the claim was written down after the first record it is about,
         or after a trial had shown something of it.
 
@@ -135,9 +132,8 @@ def load_claims(case: str, say: Callable[[str], None] = print) -> list[dict[str,
     rows = _with_expectations(case, rows)
     arms = set().union(*map(arms_of, rows))
     profiles = sorted({profile for profile, _ in arms})
-    runs = [run for profile in profiles for run in committed(case, profile, say=lambda line: None)]
+    runs = [run for profile in profiles for run in committed(case, profile)]
     runs = [run for run in runs if (run["profile"], run.get("arm")) in arms]
-    tell(state_line(runs), say)
     return [_judged(case, row, runs) for row in rows]
 
 
@@ -265,14 +261,11 @@ def table_row(*cells: object) -> str:
     return "| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in cells) + " |"
 
 
-def tally(
-    cases: Iterable[str] | None = None, say: Callable[[str], None] = print
-) -> dict[str, dict[tuple[str, str], int]]:
+def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str], int]]:
     """How many claims of each write-up got which verdict, kinds of evidence apart.
 
     Args:
         cases: names of cases; all, in the order of their notebooks, unless given.
-        say: see `load_claims`.
 
     Returns:
         Case -> (evidence, verdict) -> count. The evidence is one of `VERDICTS`, or one of
@@ -282,7 +275,7 @@ def tally(
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
-    counts = {case: Counter(map(_column, load_claims(case, say))) for case in cases}
+    counts = {case: Counter(map(_column, load_claims(case))) for case in cases}
     columns = []
     for evidence, verdicts in VERDICTS.items():
         columns += [(evidence, verdict) for verdict in verdicts]
@@ -579,7 +572,6 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
         "verdict": next(worst for worst in (unseen, undecided, seen) if worst in verdicts),
         "measured": measured,
         "detectable": "; ".join(one.detectable_text for one in found),
-        "not_current": state_line(used),
     }
 
 

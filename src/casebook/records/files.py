@@ -2,9 +2,10 @@
 
 A number in a report is only as good as the way back to what made it. Each training leaves a
 record, a JSON file with its figures, its configuration and its provenance. It is never
-rewritten; whether today's code still does what it says is the question of `records.freshness`.
+rewritten; whether today's code still does what it says is what `casebook replay` asks.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -156,6 +157,12 @@ def missing(command: str) -> str:
     '*No recorded run.* This would make one: `casebook experiments poker`'
     """
     return f"*No recorded run.* This would make one: `{command}`"
+
+
+def digest(value: Any) -> str:
+    """A hash of anything that JSON can hold: 16 hexadecimal digits."""
+    text = json.dumps(plain(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def plain(value: Any) -> Any:

@@ -112,7 +112,7 @@ def records_of(case: str, pattern: str) -> list[str]:
     Raises:
         UnknownName: there is none; the message lists those there are.
     """
-    known = [name for name, study in studies.STUDIES.items() if study.case == case]
+    known = [name for name, (owner, _) in studies.STUDIES.items() if owner == case]
     known += [name for name, arm in read_arms(case).items() if arm["profile"] == PROFILE]
     found = [name for name in known if fnmatch(name, pattern)]
     if not found:
@@ -120,12 +120,11 @@ def records_of(case: str, pattern: str) -> list[str]:
     return found
 
 
-def what_came(case: str, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+def what_came(case: str) -> list[dict[str, Any]]:
     """The predictions of a case, each with what the records say.
 
     Args:
         case: name of the case.
-        say: called with a line for each record that is not current.
 
     Returns:
         The rows of `load_predictions`, each with `predicted` (its `expected` in words), `outcome`
@@ -140,7 +139,7 @@ def what_came(case: str, say: Callable[[str], None] = print) -> list[dict[str, A
     rows = load_predictions(case)
     patterns = {split(figure, row["record"])[0] for row in rows for figure in _named(row)}
     names = {name for pattern in patterns for name in records_of(case, pattern)}
-    found = {name: _records(case, name, say) for name in sorted(names)}
+    found = {name: _records(case, name) for name in sorted(names)}
     return [_judged(case, row, found) for row in rows]
 
 
@@ -218,11 +217,11 @@ def _named(row: Mapping[str, Any]) -> list[str]:
     return [row["figure"], *others, *expected.get("gains_less_than", ())]
 
 
-def _records(case: str, name: str, say: Callable[[str], None]) -> dict[int | None, dict[str, Any]]:
+def _records(case: str, name: str) -> dict[int | None, dict[str, Any]]:
     """The records of an arm by seed, or the one of a study; empty where there is none."""
     if name not in studies.STUDIES:
-        return {run["seed"]: run for run in committed(case, PROFILE, name, say)}
-    return {STUDY: studies.read(name, say)} if studies.path(name).exists() else {}
+        return {run["seed"]: run for run in committed(case, PROFILE, name)}
+    return {STUDY: studies.read(name)} if studies.path(name).exists() else {}
 
 
 def _judged(case: str, row: dict[str, Any], found: Mapping[str, Mapping]) -> dict[str, Any]:

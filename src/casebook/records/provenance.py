@@ -52,7 +52,7 @@ def provenance() -> dict[str, Any]:
         },
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "machine": machine(),
-        "git": _revision(),
+        "git": revision(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -128,7 +128,7 @@ def _gpu(field: str) -> str | None:
     return "; ".join(said.splitlines()) if said else None
 
 
-def _revision() -> dict[str, Any]:
+def revision() -> dict[str, Any]:
     """The commit, and whether tracked files differ from it; the records themselves may."""
     revision = _output("git", "-C", str(paths.ROOT), "rev-parse", "HEAD")
     rest = ("status", "--porcelain", "-uno", "--", ".", ":!results")

@@ -1,8 +1,4 @@
-"""What the records and the claims say, as Markdown: sentences and tables, each with its command.
-
-Whatever shows a figure asks whether its record is current: `records.committed` names those that
-are not, and every text here ends with these names.
-"""
+"""What the records and the claims say, as Markdown: sentences and tables, each with its command."""
 
 import html
 import json
@@ -20,8 +16,6 @@ from casebook.case import PROFILES, Case, known_cases, load_case
 from casebook.records import predictions, studies
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
-
-Say = Callable[[str], None]
 
 MAIN_ARM = "grpo"  # the arm whose figures a result leads with
 LABEL_ARM = "label_sft"  # its untrained base is asked for the label alone
@@ -62,24 +56,12 @@ def numbered_cases() -> list[Case]:
     return sorted(map(load_case, known_cases()), key=lambda case: case.number)
 
 
-def not_current(lines: Sequence[str]) -> str:
-    """One line of Markdown that names the records that are not current; empty where all are.
-
-    >>> not_current(["Not current. replay due: a.", "Not current. replay due: b."])
-    '*Not current. replay due: a; replay due: b.*'
-    """
-    prefix = "Not current. "
-    named = [line.removeprefix(prefix).rstrip(".") for line in dict.fromkeys(lines)]
-    return f"*{prefix}{'; '.join(named)}.*" if named else ""
-
-
 # One case
 
 
 def result(case: Case) -> str:
     """What GRPO did to the embedded model, beside what does without it, in a few sentences."""
-    lines: list[str] = []
-    runs = records.committed(case.name, "nano", MAIN_ARM, say=lines.append)
+    runs = records.committed(case.name, "nano", MAIN_ARM)
     if not runs:
         return records.missing(f"casebook experiments {case.name}")
     before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
@@ -90,13 +72,13 @@ def result(case: Case) -> str:
         f"each). With greedy decoding, which shows more of what the base model could do already, "
         f"it went from {before['greedy_accuracy']} to {after['greedy_accuracy']}."
     ]
-    alone = records.committed(case.name, "nano", LABEL_ARM, say=lines.append)
+    alone = records.committed(case.name, "nano", LABEL_ARM)
     if alone:
         told.append(
             "The same base model, untrained and asked for the label alone, is right for "
             f"{_accuracies(alone, 'before')['greedy_accuracy']} (greedy)."
         )
-    taught = {method: _taught(case, method, runs, lines.append) for method in TAUGHT}
+    taught = {method: _taught(case, method, runs) for method in TAUGHT}
     others = [
         f"{words} reached {_accuracies(taught[method], 'after')['sampled_accuracy']} sampled and "
         f"{_accuracies(taught[method], 'after')['greedy_accuracy']} greedy"
@@ -105,7 +87,7 @@ def result(case: Case) -> str:
     ]
     if others:
         told.append(f"With as many completions, {_listed(others)}.")
-    return _with_note(" ".join(told), lines)
+    return " ".join(told)
 
 
 def counted(counts: Mapping[tuple[str, str], int]) -> dict[str, str]:
@@ -121,17 +103,9 @@ def counted(counts: Mapping[tuple[str, str], int]) -> dict[str, str]:
     return {how: ", ".join(parts) for how, parts in said.items()}
 
 
-def claims_note(case: str, claims: Sequence[Mapping[str, Any]]) -> str:
-    """Which of the records that decide these claims are not current, as `not_current`."""
-    lines: list[str] = []
-    for profile, arm in sorted(set().union(*map(records.claims.arms_of, claims))):
-        records.committed(case, profile, arm, say=lines.append)
-    return not_current(lines)
-
-
-def _taught(case: Case, method: str, main: Sequence[Mapping], say: Say) -> list[dict[str, Any]]:
+def _taught(case: Case, method: str, main: Sequence[Mapping]) -> list[dict[str, Any]]:
     """The runs of a supervised control with the main arm's prompt."""
-    runs = records.committed(case.name, "nano", method, say=say)
+    runs = records.committed(case.name, "nano", method)
     runs = [run for run in runs if run.get("config", {}).get("method") == method]
     return [run for run in runs if _variant(run) == _variant(main[0])]
 
@@ -155,19 +129,18 @@ def headlines() -> str:
         "| supervised fine-tuning |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    notes: list[str] = []
     for case in numbered_cases():
-        runs = records.committed(case.name, "nano", MAIN_ARM, say=notes.append)
-        alone = records.committed(case.name, "nano", LABEL_ARM, say=notes.append)
+        runs = records.committed(case.name, "nano", MAIN_ARM)
+        alone = records.committed(case.name, "nano", LABEL_ARM)
         shown = [(runs, "before"), (alone, "before"), (runs, "after")]
-        shown += [(_taught(case, method, runs, notes.append), "after") for method in TAUGHT if runs]
+        shown += [(_taught(case, method, runs), "after") for method in TAUGHT if runs]
         if runs:
             cells = [_accuracies(*arm)["greedy_accuracy"] if arm[0] else "–" for arm in shown]
             rows = f", {HELD_OUT[case.name]}" if case.name in HELD_OUT else ""
             lines.append(f"| {case.title}{rows} | {' | '.join(cells)} |")
     if len(lines) == 2:
         return records.missing("casebook experiments poker")
-    return _with_note("\n".join(lines), notes)
+    return "\n".join(lines)
 
 
 def any_contributed() -> bool:
@@ -176,14 +149,13 @@ def any_contributed() -> bool:
         "contributed" in run
         for case in known_cases()
         for profile in (name for name, about in PROFILES.items() if about.device == "gpu")
-        for run in records.committed(case, profile, say=lambda line: None)
+        for run in records.committed(case, profile)
     )
 
 
 def real_model(case: str = "poker") -> str:
     """What training did to the one real model that was run, good or bad: two sentences."""
-    notes: list[str] = []
-    runs = records.committed(case, "smol", REAL_ARM, say=notes.append)
+    runs = records.committed(case, "smol", REAL_ARM)
     if not runs:
         return records.missing(f"casebook experiments {case} --profile smol")
     name, _, what = records.models_of(case, runs).partition(", ")
@@ -195,10 +167,10 @@ def real_model(case: str = "poker") -> str:
     if all(_one_label(run) for run in runs):
         told += ", when each seed gave every hand one and the same label"
     told += f"; the best constant answer gets {_best_constant(runs[0])}"
-    if taught := records.committed(case, "smol", f"{REAL_ARM}_sft", say=notes.append):
+    if taught := records.committed(case, "smol", f"{REAL_ARM}_sft"):
         reached = _accuracies(taught, "after")["greedy_accuracy"]
         told += f"; supervised fine-tuning with as many samples reached {reached}"
-    return _with_note(f"{told} (greedy, {len(runs)} seeds).", notes)
+    return f"{told} (greedy, {len(runs)} seeds)."
 
 
 def _best_constant(run: Mapping[str, Any]) -> str:
@@ -217,7 +189,7 @@ def real_models(case: Case) -> str:
     """The recorded arms of real models, each table with the model's name; empty without any."""
     parts = []
     for profile in (name for name, about in PROFILES.items() if not about.embedded):
-        if runs := records.committed(case.name, profile, say=lambda line: None):
+        if runs := records.committed(case.name, profile):
             model = records.models_of(case.name, runs)
             parts.append(f"**{case.title}, on a real model:** {model}.")
             parts.append(arms_table(case, profile))
@@ -226,8 +198,7 @@ def real_models(case: Case) -> str:
 
 def arms_table(case: Case, profile: str = "nano") -> str:
     """Every recorded arm of a case and profile: what it asks, its command, what was measured."""
-    lines: list[str] = []
-    runs = records.committed(case.name, profile, say=lines.append)
+    runs = records.committed(case.name, profile)
     command = f"casebook experiments {case.name}"
     if profile != "nano":
         command += f" --profile {profile}"
@@ -256,7 +227,7 @@ def arms_table(case: Case, profile: str = "nano") -> str:
     total = f"All {len(runs)} records: {seconds / 60:.0f} minutes of training and measuring."
     if not all("contributed" in run for run in runs):
         total += f" `{command} --jobs 2` makes two at a time."
-    return _with_note("\n".join([*table, "", total]), lines)
+    return "\n".join([*table, "", total])
 
 
 def _asked(run: Mapping[str, Any], asked_by: Mapping[str, str]) -> str:
@@ -295,17 +266,15 @@ def before_and_after(case: Case) -> list[dict[str, str]]:
 
     Returns:
         One dict an arm: what it `asks`, which `model` it was, the `table`, in HTML as that of
-        `answers`, of the run of the first seed, and a `note` as `not_current` of that arm.
+        `answers`, of the run of the first seed.
     """
     found = []
     for profile in (name for name, about in PROFILES.items() if not about.embedded):
-        for run in records.committed(case.name, profile, say=lambda line: None):
+        for run in records.committed(case.name, profile):
             if run["seed"] == 0 and run.get("completions_before"):
                 model = records.models_of(case.name, [run])
-                asks, lines = _asked(run, questions(case.name)), []
-                records.committed(case.name, profile, run["arm"], say=lines.append)
-                one = {"asks": asks, "model": model, "table": _pairs(run)}
-                found.append(one | {"note": not_current(lines)})
+                asks = _asked(run, questions(case.name))
+                found.append({"asks": asks, "model": model, "table": _pairs(run)})
     return found
 
 
@@ -317,10 +286,9 @@ def expected_and_came(case: Case) -> dict[str, str]:
         each figure that a write-up's claim is about. Either is empty where nothing was expected.
         The model stands once above a table, or in each row where models differ.
     """
-    lines: list[str] = []
-    rows = predictions.what_came(case.name, say=lines.append)
+    rows = predictions.what_came(case.name)
     predicted = [((row["what"], row["predicted"]), row) for row in rows]
-    claims = [c for c in records.load_claims(case.name, say=lambda line: None) if "profile" in c]
+    claims = [c for c in records.load_claims(case.name) if "profile" in c]
     claimed = []
     for claim in claims:
         for one in claim["compare"]:
@@ -335,13 +303,11 @@ def expected_and_came(case: Case) -> dict[str, str]:
             }
             said = f"{claim['claim']} *({one['what']})*"
             claimed.append(((said, _said_to(one)), row))
-    lines.append(claims_note(case.name, claims).strip("*"))
     return {
-        "predictions": _expectations(["what", "predicted", "because"], predicted, lines),
+        "predictions": _expectations(["what", "predicted", "because"], predicted),
         "claims": _expectations(
             ["the claim, and the figure", "which the claim says", "what we expected"],
             claimed,
-            lines,
         ),
     }
 
@@ -349,7 +315,6 @@ def expected_and_came(case: Case) -> dict[str, str]:
 def _expectations(
     heads: Sequence[str],
     rows: Sequence[tuple[tuple[str, str], Mapping[str, Any]]],
-    lines: Sequence[str],
 ) -> str:
     if not rows:
         return ""
@@ -362,12 +327,12 @@ def _expectations(
         cells = (*said, _because(row), _measured(row) + of_whom, _came(row))
         table.append(records.table_row(*cells))
     above = f"Every figure is of {shared}.\n\n" if shared else ""
-    return above + _with_note("\n".join(table), [line for line in lines if line])
+    return above + "\n".join(table)
 
 
 def _runs_of(case: str, comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
     arms = sorted(records.claims.arms_of({"compare": [comparison]}))
-    return [run for arm in arms for run in records.committed(case, *arm, say=lambda line: None)]
+    return [run for arm in arms for run in records.committed(case, *arm)]
 
 
 def _said_to(comparison: Mapping[str, Any]) -> str:
@@ -529,8 +494,7 @@ def conversion_table() -> str:
     """How the expanded SmolLM2 compares with llama.cpp on the same file; empty without a record."""
     if not studies.path(CONVERSION).exists():
         return ""
-    notes: list[str] = []
-    record = studies.read(CONVERSION, say=notes.append)
+    record = studies.read(CONVERSION)
     prompts, tokens = len(record["prompts"]), record["new_tokens"]
     head = ("llama.cpp", "same most likely token", "mean divergence", "largest", "same texts")
     lines = [records.table_row(*head), "| --- |" + " ---: |" * (len(head) - 1)]
@@ -553,7 +517,7 @@ def conversion_table() -> str:
                 first.append(records.table_row(number, prompt["differs"] + 1, ours, theirs))
     told = f"Greedy continuations of {tokens} tokens, from the first token that differs:"
     differing = [told, "\n".join(first)] if len(first) > 2 else []
-    return _with_note("\n\n".join(["\n".join(lines), *differing]), notes)
+    return "\n\n".join(["\n".join(lines), *differing])
 
 
 def _from_the_first_difference(*texts: str, most: int = 24) -> list[str]:
@@ -572,10 +536,6 @@ def _predicted(run: Mapping[str, Any], name: str) -> str:
 def _benchmarks() -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in sorted((paths.RESULTS / "benchmarks").glob("*.json")):
         yield path, json.loads(path.read_text(encoding="utf-8"))
-
-
-def _with_note(text: str, lines: Sequence[str]) -> str:
-    return "\n\n".join(part for part in (text, not_current(lines)) if part)
 
 
 def questions(case: str) -> dict[str, str]:

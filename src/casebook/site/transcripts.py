@@ -48,7 +48,7 @@ def _kept(case: str) -> list[tuple[str, str | None, str]]:
     found: list[tuple[str, str | None, str]] = [("nano", None, "the recorded run")]
     for profile in (name for name, about in PROFILES.items() if not about.embedded):
         for arm in records.arms_with_completions(case, profile):
-            runs = records.committed(case, profile, arm, say=lambda line: None)
+            runs = records.committed(case, profile, arm)
             asked = questions(case).get(arm, arm)
             found.append((profile, arm, f"{asked} ({records.models_of(case, runs)})"))
     return found

@@ -14,14 +14,16 @@ disable_progress_bars()  # of datasets; a training shows its own
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "config": "CaseArguments Config METHODS PLAIN SUPERVISED read_config reward_functions",
-        "origin": "input_digests settings_mark",
+        "config": """
+            CaseArguments Config METHODS PLAIN SUPERVISED read_config reward_functions
+            settings_mark
+        """,
         "kl_penalty": "KL_PENALTY KlPenalty",
         "log": """
             CURVE CURVE_WINDOW RunCallback WATCH_EVERY WatchCallback curve skipped_steps text_of
         """,
         "loop": "first_steps train training_rows",
-        "measure": "MEASURED kept_rows measure_base measure_test",
+        "measure": "MEASURED input_digests kept_rows measure_base measure_test",
         "rollouts": "ConstrainedTrainer RolloutTrainer",
         "run": "Run default_folder find_run",
     },

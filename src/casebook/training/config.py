@@ -6,7 +6,7 @@ file may set, and to what, is in `casebook.settings`.
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,15 @@ from trl import GRPOConfig, ModelConfig, TrlParser
 from casebook import processes
 from casebook import settings as schema
 from casebook.case import CasebookError, load_case
+from casebook.records.files import digest
 from casebook.records.writing import write_trouble
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
+
+# Seeds, and what only concerns logging: the runs of one arm share everything else.
+NOT_OF_THE_ARM = (
+    *("seed", "report_to", "disable_tqdm"),
+    *("save_steps", "save_total_limit", "save_minutes"),
+)
 
 METHODS = schema.METHODS
 # How a policy is trained: TRL's GRPO, the loops of `casebook.grpo`, or a supervised control.
@@ -137,6 +144,11 @@ def read_config(
     except CasebookError as error:
         raise CasebookError(f"{where}: {error}") from error
     return config
+
+
+def settings_mark(config: Config, left_out: Collection[str] = NOT_OF_THE_ARM) -> str:
+    """A hash of a training's settings without those left out: 16 hexadecimal digits."""
+    return digest({name: v for name, v in config.settings.items() if name not in left_out})
 
 
 def reward_functions(config: Config) -> list[Callable]:

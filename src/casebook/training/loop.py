@@ -38,7 +38,6 @@ from casebook.models import describe, engine, load_policy, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import end_ids, token_ids
 from casebook.records import provenance, write_json
-from casebook.records.freshness import code_of, loaded_modules
 from casebook.records.writing import alone_in, write_trouble
 from casebook.settings import check_present
 from casebook.training import supervised
@@ -52,9 +51,8 @@ from casebook.training.log import (
     skipped_steps,
 )
 from casebook.training.login import prepare_wandb
-from casebook.training.measure import measure
+from casebook.training.measure import input_digests, measure
 from casebook.training.memory import forget_peak, peak_mb
-from casebook.training.origin import input_digests
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
 from casebook.training.run import PREFLIGHT, Run, check_folder, default_folder, prepare, step_of
@@ -227,7 +225,6 @@ def _trained(run: Run, config: Config, more_callbacks: list[TrainerCallback]) ->
         record["skipped_steps"] = skipped
     if (run.path / PREFLIGHT).exists():
         record["predicted"] = _predicted(run.path / PREFLIGHT, record)
-    record["code"] = code_of(record, loaded_modules())
     write_json(run.path / "record.json", record)
     return run
 

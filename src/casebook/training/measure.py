@@ -8,17 +8,18 @@ A run that serves the choice of a setting (`measure: validation`) touches no tes
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from casebook.case import PROFILES
-from casebook.evaluation import evaluate, other_prompt_perplexity
+from casebook.case import PROFILES, load_case
+from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, evaluate, other_prompt_perplexity
 from casebook.models import load_base, load_saved, weights_hash
-from casebook.training.config import Config
+from casebook.records.files import digest
+from casebook.training.config import Config, settings_mark
 from casebook.training.log import text_of
-from casebook.training.origin import settings_mark
 from casebook.training.progress import Progress
 
 # The settings that decide what a base model measures.
@@ -179,3 +180,14 @@ def measure_test(
             model, tokenizer, config.case, config.profile, config.variant
         )
     return figures, main.rows
+
+
+def input_digests(config: Config) -> dict[str, Any]:
+    """Hashes of every column of the rows, by split, and of the corpus's text: what was asked."""
+    case = load_case(config.case)
+    rows = {}
+    for split in ("train", "validation", "test"):
+        data = case.load(split, config.profile, config.seed, config.variant)
+        rows[split] = digest({name: data[name][:] for name in data.column_names})
+    text = list(islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS))
+    return {"rows": rows, "demonstrations": digest(text)}

@@ -13,14 +13,13 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from casebook import paths
+from casebook import paths, processes
 from casebook.case import CasebookError
 from casebook.records import read_record, write_json
 from casebook.records.files import plain, read_json
 from casebook.records.writing import LOCK
 from casebook.settings import read_settings, read_yaml
-from casebook.training.config import Config
-from casebook.training.origin import NOT_OF_THE_ARM, check_origin, settings_mark, write_origin
+from casebook.training.config import NOT_OF_THE_ARM, Config, settings_mark
 
 PREFLIGHT = "preflight.json"  # by `casebook preflight`, before the run begins
 OF_A_RUN = {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}
@@ -178,7 +177,6 @@ def prepare(
     """
     say = say or (lambda line: print(line, file=sys.stderr, flush=True))
     check_folder(run)
-    config_file, origin_file = run.path / "config.yaml", run.path / "origin.json"
     checkpoints = list(run.checkpoints())
     if run.finished or checkpoints or read_lines(run.metrics_file):
         if not resume:
@@ -187,14 +185,14 @@ def prepare(
             )
         if run.settings() != plain(config.settings):
             raise CasebookError(f"the run in {run.path} has another configuration than this one")
-        check_origin(origin_file, config)
+        if checkpoints:
+            _check_processes(run, checkpoints[0][0])
         if run.finished:
             return False
     else:
         (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        write_origin(origin_file, config)
         text = yaml.safe_dump(plain(config.settings), sort_keys=False)
-        config_file.write_text(text, encoding="utf-8")
+        (run.path / "config.yaml").write_text(text, encoding="utf-8")
     whole = next((path for path, fault in checkpoints if fault is None), None)
     newer = checkpoints[: [path for path, _ in checkpoints].index(whole)] if whole else checkpoints
     # A checkpoint without a seal was being written when a kill came: nothing to be told.
@@ -210,6 +208,16 @@ def prepare(
         shutil.rmtree(path)
     _forget_after(run, whole)
     return True
+
+
+def _check_processes(run: Run, checkpoint: Path) -> None:
+    """Refuse to go on with another number of processes: the trainer saved one state for each."""
+    begun = len(list(checkpoint.glob("rng_state*.pth")))
+    if begun and begun != processes.count():
+        raise CasebookError(
+            f"the run in {run.path} was begun with another number of processes ({begun}): go on "
+            "with as many, or name another folder"
+        )
 
 
 def check_folder(run: Run) -> None:

@@ -78,7 +78,7 @@ def test_without_llama_cpp_the_study_says_so(tmp_path, monkeypatch):
 
 
 def test_the_record_is_of_the_pinned_file_and_keeps_its_bounds():
-    record = studies.read("conversion", say=lambda line: None)
+    record = studies.read("conversion")
     assert record["file"]["sha256"] == pretrained.MODELS["smollm2"].sha256
     assert record["prompts"] == list(conversion.PROMPTS)
     assert len(record["prompts"]) >= 20

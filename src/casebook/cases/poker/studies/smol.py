@@ -27,9 +27,8 @@ from casebook import paths
 from casebook.case import NO_ANSWER, CasebookError
 from casebook.cases.poker import data, oracle
 from casebook.cases.poker.rewards import grade
-from casebook.records import answer_entropy, provenance, studies
-from casebook.records.files import read_json, write_json
-from casebook.records.freshness import digest
+from casebook.records import answer_entropy, provenance
+from casebook.records.files import digest, read_json, write_json
 from casebook.stats import mean_interval
 
 NAME, PROFILE = "smol_poker", "smol"
@@ -210,9 +209,9 @@ def _line(numbers) -> str:
 
 
 def _part(name: str, made_from: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """One part of the record: from the runs folder, if the same code and model left it there."""
+    """One part of the record: from the runs folder, if the same commit and model left it there."""
     file = paths.runs_dir() / "studies" / NAME / f"{name}.json"
-    mark = digest([studies.code(NAME), made_from])
+    mark = digest([provenance()["git"]["revision"], made_from])
     try:
         part = read_json(file)
         if part["mark"] == mark:
