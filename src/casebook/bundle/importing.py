@@ -11,10 +11,10 @@ from casebook.bundle import contents
 from casebook.bundle.archive import Refused, read_bundle, unpacked
 from casebook.bundle.checking import check
 from casebook.case import CasebookError
-from casebook.records.claims import AS_CONFIGURED
 from casebook.records.files import digest, plain, read_record, write_json
 from casebook.settings import checked, read_arms
 
+AS_CONFIGURED = "as_configured"  # the arm of runs of a profile's own settings
 SAME_MODEL = ("name", "revision", "weights", "source", "dtype", "load_in_4bit")
 
 

@@ -18,10 +18,12 @@ __getattr__, __all__ = lazy_names(
         "files": """
             digest figure_text first_and_last has_test_figures missing read_record write_json
         """,
+        "figures": """
+            answer_entropy discrimination figures_at labels_recalled
+        """,
         "claims": """
-            BASIS EXPLORATORY NO_ANSWER VERDICTS answer_entropy compared discrimination figures_at
-            labels_recalled load_claims load_expectations load_source models_of table_row tally
-            tally_table write_up_box
+            BASIS EXPLORATORY VERDICTS compared load_claims load_expectations load_source models_of
+            predictions table_row tally tally_table write_up_box
         """,
     },
 )

@@ -13,7 +13,7 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import PROFILES, Case, known_cases, load_case
-from casebook.records import predictions, studies
+from casebook.records import studies
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
@@ -30,6 +30,13 @@ HELD_OUT = {
     "landuse": "parcels of generated landscapes",
     "gsm8k": "*generated* problems",
     "math": "*generated* problems",
+}
+# How an expectation is told: of a figure against a number, of its bounds, of other words
+DIRECTIONS = {"rises": "above", "falls": "below"}
+BOUNDS = {"low": "at least", "high": "at most", "above": "above", "below": "below"}
+WORDS = {
+    "unchanged": "no change that the records show",
+    "not above": "not above it by more than the interval",
 }
 # What a grade of a case's `answers.yaml` is called on its page, in the order shown.
 GRADES = {
@@ -236,7 +243,7 @@ def _asked(run: Mapping[str, Any], asked_by: Mapping[str, str]) -> str:
         return asked_by.get(run["arm"], run["arm"])
     own = run["contributed"].get("overrides", {})
     named = f"What do the settings of `configs/{run['case']}/{run['profile']}.yaml` teach"
-    if run["arm"] == records.claims.AS_CONFIGURED:
+    if run["arm"] == "as_configured":
         return f"{named}, as they are?"
     changed = ", ".join(f"`{name}`" for name in sorted(own)[:3])
     return f"{named}, with other values of {changed}{' and more' * (len(own) > 3)}?"
@@ -286,19 +293,19 @@ def expected_and_came(case: Case) -> dict[str, str]:
         each figure that a write-up's claim is about. Either is empty where nothing was expected.
         The model stands once above a table, or in each row where models differ.
     """
-    rows = predictions.what_came(case.name)
-    predicted = [((row["what"], row["predicted"]), row) for row in rows]
+    rows = records.predictions(case.name)
+    predicted = [((row["what"], _said_to(row)), row) for row in rows]
     claims = [c for c in records.load_claims(case.name) if "profile" in c]
     claimed = []
     for claim in claims:
         for one in claim["compare"]:
             found = records.compared(case.name, one)
-            model = records.models_of(case.name, _runs_of(case.name, one)) if found else ""
+            behind = records.claims.records_behind(case.name, [one])
             row = one | {
                 "measured": found.text.removeprefix(f"{one['what']}: ") if found else "",
-                "model": model,
-                "outcome": found.verdict if found else predictions.NO_RUN,
-                "exploratory": "seen" in one or one["written"] == "after",
+                "model": records.models_of(case.name, behind),
+                "outcome": found.verdict if found else records.claims.NO_RUN,
+                "exploratory": records.claims.exploratory(one),
                 "command": claim.get("command", ""),
             }
             said = f"{claim['claim']} *({one['what']})*"
@@ -330,19 +337,23 @@ def _expectations(
     return above + "\n".join(table)
 
 
-def _runs_of(case: str, comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
-    arms = sorted(records.claims.arms_of({"compare": [comparison]}))
-    return [run for arm in arms for run in records.committed(case, *arm)]
-
-
 def _said_to(comparison: Mapping[str, Any]) -> str:
-    """Which way a claim's figure is said to go, or on which side of a number it is said to lie."""
-    number = records.claims.number_in(comparison["left"])
-    if number is None:
-        return comparison["expected"]
-    side = "above" if comparison["expected"] == "rises" else "below"
-    unit = comparison.get("unit")
-    return f"{side} {number:g} {unit}" if unit else f"{side} {100 * number:g} %"
+    """How a figure is said to go, or within which bounds it is said to lie."""
+    unit, expected = comparison.get("unit"), comparison.get("expected")
+
+    def shown(number: float) -> str:
+        return f"{number:g} {unit}" if unit else f"{100 * number:g} %"
+
+    said = [
+        f"{words} {shown(comparison[name])}" for name, words in BOUNDS.items() if name in comparison
+    ]
+    if expected in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
+        said.append(f"{DIRECTIONS[expected]} {shown(number)}")
+    elif "within" in comparison:
+        said.append(f"no change beyond {shown(comparison['within'])}")
+    elif expected:
+        said.append(WORDS.get(expected, expected))
+    return ", ".join([*said, *["by less"] * ("gains_less_than" in comparison)])
 
 
 def _because(row: Mapping[str, Any]) -> str:
@@ -356,7 +367,7 @@ def _measured(row: Mapping[str, Any]) -> str:
 
 
 def _came(row: Mapping[str, Any]) -> str:
-    exploratory = row["exploratory"] and row["outcome"] != predictions.NO_RUN
+    exploratory = row["exploratory"] and row["outcome"] != records.claims.NO_RUN
     return f"**{row['outcome']}**{', exploratory' * exploratory}"
 
 
