@@ -223,9 +223,8 @@ def of_a_series(moments):
     """Mark the phases of a series of notebooks."""
     moments.mark(series, "check_parameters", "reading notebooks")
     moments.mark(series, "_material", "reading code and data")
-    moments.mark(series.NotebookProcess, "__init__", "starting a process")
-    moments.mark(series.NotebookProcess, "wait", "running cells")
-    moments.mark(series, "write_json", "writing the status")
+    moments.mark(series._Series, "papermill", "running cells")
+    moments.mark(series._Series, "note", "writing the status")
     moments.mark(os, "replace", "moving a file")
 
 

@@ -9,10 +9,13 @@ import codecs
 import contextlib
 import json
 import locale
+import math
 import os
 import re
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -113,7 +116,7 @@ def execute(
     parameters = parse_parameters(parameter or [])
     if folder := _use_data(data_dir):
         parameters.setdefault("DATA_DIR", folder)
-    rebuilder = series.Rebuilder(_rebuild, _say) if site else None
+    renew = _Pages() if site else None
     results = series.execute(
         cases or "all",
         profile=profile,
@@ -123,12 +126,11 @@ def execute(
         start_from=start_from,
         in_place=in_place,
         force=force,
-        on_done=rebuilder.request if rebuilder else lambda result: None,
+        on_done=renew or (lambda result: None),
         log=_say,
     )
-    if rebuilder:
-        rebuilder.close()
-        _rebuild()
+    if renew:
+        renew.build()
     count = {status: sum(r.status == status for r in results) for status in ("ok", "failed")}
     rest = len(results) - sum(count.values())
     _say(f"{count['ok']} ok, {count['failed']} failed, {rest} not run")
@@ -593,10 +595,30 @@ def _use_data(folder: Path | None) -> str | None:
     return named
 
 
-def _rebuild() -> None:
-    from casebook.site import build_site
+class _Pages:
+    """Renews the pages while notebooks run: one build at a time, and a rest between two of them,
+    since a build takes a processor from the notebooks."""
 
-    build_site()
+    rest = 60  # seconds
+
+    def __init__(self):
+        self.turn, self.ended = threading.Lock(), -math.inf
+
+    def __call__(self, result: Any) -> None:
+        if self.turn.acquire(blocking=False):
+            try:
+                if time.monotonic() - self.ended > self.rest:
+                    self.build()
+            except Exception as error:  # the next one tries again
+                _say(f"the pages could not be rebuilt: {error}")
+            finally:
+                self.ended = time.monotonic()
+                self.turn.release()
+
+    def build(self) -> None:
+        from casebook.site import build_site
+
+        build_site()
 
 
 def _say(line: str) -> None:

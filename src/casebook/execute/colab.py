@@ -6,9 +6,9 @@ from pathlib import Path
 import nbformat
 
 from casebook import __version__, paths
-from casebook.case import CasebookError, check_name
-from casebook.execute.names import group_of, stage_of
+from casebook.case import CasebookError
 from casebook.execute.normalise import write_notebook
+from casebook.execute.notebooks import group_of, stage_of
 
 # After a restart the checkout is there already, and the folder is Colab's own again.
 _INSTALL = """\
@@ -64,46 +64,31 @@ def install_cell(variant: str, case: str | None = None) -> str:
         variant: `light`, or `train`: see `casebook.install.install`.
         case: the case whose own libraries come along, where `pyproject.toml` has an extra of
             its name.
-
-    Raises:
-        UnknownName: another variant.
     """
-    check_name("install cell", variant, ("light", "train"))
     light = variant == "light"
     extras = [name for name in ("train" * (not light), case) if name in paths.extras()]
-    values = {
-        "fetch": _CLONE if paths.repository() else _UNPACK,
+    cell = _INSTALL.replace("@fetch@", _CLONE if paths.repository() else _UNPACK)
+    for name, value in {
         "address": paths.repository(),
         "version": __version__,
         "time": "1 min" if light else "2 min, T4 4, A100 8",
         "arguments": f'"{variant}"' + (f", {json.dumps(extras)}" if extras else ""),
-    }
-    cell = _INSTALL
-    for name, value in values.items():
+    }.items():
         cell = cell.replace(f"@{name}@", value)
     return cell.rstrip("\n")
 
 
 def write_install_cells() -> list[Path]:
-    """Write the generated install cell into every notebook; the paths of those that changed.
-
-    No notebook asks Colab for a GPU: by default each works with an embedded model on the
-    processor, and a GPU that idles costs quota.
-
-    Raises:
-        CasebookError: a notebook without exactly one cell tagged `install`.
-    """
+    """Write the generated install cell into every notebook; the paths of those that changed."""
     changed = []
     for path in sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        before = nbformat.writes(notebook)
         cells = [c for c in notebook.cells if "install" in c.metadata.get("tags", [])]
         if len(cells) != 1:
             raise CasebookError(f"{path.name} has {len(cells)} cells tagged 'install', not one")
-        cells[0].source = install_cell(variant_of(path), group_of(path))
-        for key in ("accelerator", "colab"):
-            notebook.metadata.pop(key, None)
-        if nbformat.writes(notebook) != before:
+        source = install_cell(variant_of(path), group_of(path))
+        if cells[0].source != source:
+            cells[0].source = source
             write_notebook(path, notebook)
             changed.append(path)
     return changed

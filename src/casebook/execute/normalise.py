@@ -12,6 +12,10 @@ from casebook import paths
 from casebook.case import CasebookError
 
 LARGEST = 300_000  # bytes of a committed notebook
+PYTHON = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+}
 
 
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -23,24 +27,12 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     Raises:
         CasebookError: larger than 300 kB; the message names the largest cell.
     """
-    clean = nbformat.v4.new_notebook()
-    kept = {k: v for k, v in notebook.metadata.items() if k in ("accelerator", "colab", "mystnb")}
-    clean.metadata.update(
-        kept,
-        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
-        language_info={"name": "python", "pygments_lexer": "ipython3"},
-    )
-    count, ids = 0, set()
-    for cell in notebook.cells:
+    clean, count = nbformat.v4.new_notebook(metadata=PYTHON), 0
+    for cell in map(nbformat.from_dict, notebook.cells):
         if "injected-parameters" in cell.metadata.get("tags", []):
             continue
-        cell = nbformat.from_dict(cell)
-        cell.metadata = nbformat.from_dict(
-            {k: v for k, v in cell.metadata.items() if k in ("tags", "mystnb", "jupyter") and v}
-        )
-        if not cell.get("id") or cell.id in ids:
-            cell.id = f"cell-{len(clean.cells):02d}"
-        ids.add(cell.id)
+        for name in set(cell.metadata) - {"tags", "mystnb", "jupyter"}:
+            del cell.metadata[name]
         if cell.cell_type == "code":
             # A cell without code is never executed, and has no number.
             count += bool(cell.source.strip())
@@ -59,33 +51,25 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def _clean_outputs(outputs: list, count: int) -> list:
     clean: list = []
-    for output in outputs:
-        output = nbformat.from_dict(output)
+    for output in map(nbformat.from_dict, outputs):
         if "execution_count" in output:
             output.execution_count = count
-        if output.output_type == "stream":
-            if clean and clean[-1].output_type == "stream" and clean[-1].name == output.name:
-                clean[-1].text += output.text
-            else:
-                clean.append(output)
+        if output.output_type == "stream" and clean and clean[-1].get("name") == output.name:
+            clean[-1].text += output.text
             continue
-        if "data" in output:
-            output.data = {k: v for k, v in output.data.items() if "jupyter.widget" not in k}
-            if not output.data:
-                continue
-        clean.append(output)
+        for kind in [kind for kind in output.get("data", {}) if "jupyter.widget" in kind]:
+            del output.data[kind]
+        if output.output_type in ("stream", "error") or output.data:
+            clean.append(output)
     for output in clean:
         if output.output_type == "stream":
             # A line that was written over and over again is what it was in the end.
             lines = output.text.replace("\r\n", "\n").split("\n")
-            text = "\n".join(line.rpartition("\r")[2] for line in lines)
-            output.text = _without_paths(text)
-        elif "data" in output:
-            output.data = {
-                kind: _without_paths(value) if kind.startswith("text/") else value
-                for kind, value in output.data.items()
-            }
-    return [nbformat.from_dict(output) for output in clean]
+            output.text = _without_paths("\n".join(line.rpartition("\r")[2] for line in lines))
+        for kind, value in output.get("data", {}).items():
+            if kind.startswith("text/"):
+                output.data[kind] = _without_paths(value)
+    return clean
 
 
 def _without_paths(text: str) -> str:

@@ -1,8 +1,8 @@
 """Run the notebooks headless, in order, and keep what succeeded.
 
 The notebooks of a case build on one another and run one after the other; cases do not and may
-run at the same time. Each notebook is one process (and its kernel another), so that what it
-held is given back when it ends. What comes of it:
+run at the same time. Each notebook is one call of papermill's own command, and its kernel another
+process, so that what it held is given back when it ends. What comes of it:
 
     reports/executed/13_poker_grpo.ipynb   the executed copy of a notebook that succeeded
     reports/failed/13_poker_grpo.ipynb     the copy of one that failed, up to the failing cell
@@ -15,7 +15,10 @@ run again. Committed notebooks are the normalised executed copies of one such ru
 import hashlib
 import json
 import os
+import re
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -26,37 +29,35 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import yaml
 
-from casebook import paths
+from casebook import paths, records
 from casebook.case import PROFILES, CasebookError, check_name
 from casebook.execute.colab import write_install_cells
-from casebook.execute.kernel import NotebookProcess
-from casebook.execute.names import group_of, select
 from casebook.execute.normalise import normalise, write_notebook
-from casebook.execute.parameters import absolute_files, check_parameters
-from casebook.records import write_json
+from casebook.execute.notebooks import check_parameters, group_of, select
 from casebook.records.writing import alone_in
-from casebook.settings import FIELDS
 
-CELL = 4  # seconds a code cell takes, roughly, as long as nothing better is known
+UNKNOWN = 30  # seconds of a notebook that never ran here, roughly
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
+# Papermill's command, which the system ends (prctl 1 with signal 15) when its caller was killed:
+# who was killed cannot end its children, and its successor runs the notebook again.
+PAPERMILL = """\
+import ctypes, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 15)
+from papermill.cli import papermill
+papermill(prog_name="papermill")
+"""
 
 
 @dataclass
 class Result:
     """What came of one notebook; the entries of `reports/execution.json`.
 
-    Attributes:
-        name: the notebook's file name without `.ipynb`.
-        status: `ok`, `failed`, `skipped` (an earlier one of its case failed), `running` or
-            `stopped` (by the user).
-        seconds: wall time of the run.
-        started: when, in UTC.
-        profile, seed, parameters: what it was run with.
-        digest: of its source, parameters, code and data, files that parameters name included;
-            the same digest is not run again.
-        error: for a failed one, one line: the error and the cell it stopped in.
-        reused: the executed copy of an earlier call was kept (not in the file).
+    Its status is `ok`, `failed`, `skipped` (an earlier one of its case failed), `running` or
+    `stopped` (by the user). The same `digest` of source, parameters, code and data is not run
+    again: then the copy of an earlier call is `reused`.
     """
 
     name: str
@@ -97,7 +98,7 @@ def execute(
         in_place: write the normalised copies back into `notebooks/` and the pictures into
             `figures/`; only with the committed parameters, profile `nano` and seed 0.
         force: run again what is up to date.
-        on_done: called with each result as it is known, one call at a time.
+        on_done: called with each result as it is known, from the thread of its case.
         log: called with each line of progress.
 
     Returns:
@@ -107,33 +108,29 @@ def execute(
         CasebookError: before anything runs, for an unknown name, profile or parameter, a value
             of the wrong type, or nothing to run; later, where `reports/` cannot be written.
     """
-    check_name("profile", profile, PROFILES)
-    if in_place and (profile != "nano" or seed or parameters):
-        raise CasebookError(
-            "--in-place writes the committed notebooks: profile nano, seed 0, no parameters"
-        )
+    notebooks = select(cases, start_from)
+    asked = {"PROFILE": profile, "SEED": seed} | dict(parameters or {})
+    check_name("profile", asked["PROFILE"], PROFILES)
     if in_place:
+        if asked != {"PROFILE": "nano", "SEED": 0}:
+            raise CasebookError(
+                "--in-place writes the committed notebooks: profile nano, seed 0, no parameters"
+            )
         for path in write_install_cells():
             log(f"{path.name}: install cell written")
-    notebooks = select(cases, start_from)
-    asked = {"PROFILE": profile, "SEED": seed} | absolute_files(parameters or {})
-    if "RUNS_DIR" in os.environ and not in_place:
+    elif "RUNS_DIR" in os.environ:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
-    check_name("profile", asked["PROFILE"], PROFILES)
-    if not FIELDS["seed"].takes(asked["SEED"]):
-        raise CasebookError(f"SEED is {asked['SEED']!r}, and must be {FIELDS['seed']}")
     given = check_parameters(notebooks, asked)
+    if asked["SEED"] < 0:
+        raise CasebookError(f"SEED is {asked['SEED']}, and must be a whole number from 0 on")
     groups: dict[str, list[Path]] = {}
     for notebook in notebooks:
         groups.setdefault(group_of(notebook), []).append(notebook)
     busy = f"notebooks are being executed into {paths.REPORTS} already: wait for their end"
     try:
         with alone_in(paths.REPORTS, busy):
-            status = read_status()
-            # Started last, the longest case would run on while the other processors are idle.
-            order = sorted(groups.values(), key=lambda g: -sum(_expected(n, status) for n in g))
-            series = _Series(status, in_place, force, on_done, log)
-            return sorted(series.run_all(order, given, jobs), key=lambda result: result.name)
+            series = _Series(given, in_place, force, on_done, log)
+            return sorted(series.run_all(groups.values(), jobs), key=lambda result: result.name)
     except OSError as error:
         raise CasebookError(
             f"stopped, {paths.REPORTS} cannot be written: {error.strerror or error}; "
@@ -141,219 +138,176 @@ def execute(
         ) from error
 
 
-def read_status() -> dict[str, dict[str, Any]]:
-    """The contents of `reports/execution.json`: name -> the fields of `Result`; empty: none."""
+def read_status(folder: Path | None = None) -> dict[str, dict[str, Any]]:
+    """What `execution.json` says of each notebook: name -> the fields of `Result`; empty: none."""
     try:
-        status = json.loads(_status_file().read_text())
+        status = json.loads(((folder or paths.REPORTS) / "execution.json").read_text())
     except (OSError, ValueError):
         return {}
-    entries = status.items() if isinstance(status, dict) else ()
-    return {name: entry for name, entry in entries if isinstance(entry, dict)}
-
-
-def _expected(notebook: Path, status: Mapping[str, Mapping[str, Any]]) -> float:
-    """About how many seconds a notebook takes: as many as last time, else by its cells."""
-    if seconds := status.get(notebook.stem, {}).get("seconds"):
-        return seconds
-    cells = nbformat.read(notebook, as_version=4).cells
-    return CELL * sum(cell.cell_type == "code" for cell in cells)
+    return status if isinstance(status, dict) else {}
 
 
 class _Series:
     """One call of `execute`: its processes, and the status file they share."""
 
-    def __init__(self, status, in_place, force, on_done, log):
-        self.status = status
-        self.in_place, self.force, self.on_done, self.log = in_place, force, on_done, log
-        self.material = _material()
-        self.running: set[NotebookProcess] = set()
+    def __init__(self, given, in_place, force, on_done, log):
+        self.given, self.in_place, self.force = given, in_place, force
+        self.on_done, self.log = on_done, log
+        self.status = read_status()
+        read = (paths.ROOT / "src" / "casebook", paths.CONFIGS, paths.DATA, paths.RESULTS)
+        self.material = _material(path for folder in read for path in folder.rglob("*"))
+        self.running: set[subprocess.Popen] = set()
         self.lock = threading.Lock()  # of the processes and the status file
-        self.turn = threading.Lock()  # of on_done
         self.stopped = False
 
-    def run_all(
-        self, groups: Iterable[list[Path]], given: Mapping[Path, dict[str, Any]], jobs: int
-    ) -> list[Result]:
-        """Execute cases, at most `jobs` at a time."""
+    def run_all(self, groups: Iterable[list[Path]], jobs: int) -> list[Result]:
+        """Execute cases, at most `jobs` at a time, the one that took longest first."""
+
+        def seconds(group: list[Path]) -> float:
+            return sum(self.status.get(n.stem, {}).get("seconds") or UNKNOWN for n in group)
+
         with ThreadPoolExecutor(max(1, jobs)) as pool:
-            futures = [pool.submit(self.run, group, given) for group in groups]
+            order = sorted(groups, key=seconds, reverse=True)
+            futures = [pool.submit(self.run_case, group) for group in order]
             try:
                 return [result for future in futures for result in future.result()]
             except BaseException:
-                self.stop()
+                with self.lock:
+                    self.stopped = True
+                    for process in self.running:
+                        process.terminate()  # its kernel ends with it
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def run(self, notebooks: list[Path], given: Mapping[Path, dict[str, Any]]) -> list[Result]:
+    def run_case(self, notebooks: list[Path]) -> list[Result]:
         """Execute the notebooks of one case in order; after a failure the rest is skipped."""
         results: list[Result] = []
         for notebook in notebooks:
             if self.stopped:
                 break
-            failed = next((r for r in results if r.status in (FAILED, SKIPPED)), None)
-            if failed:
-                result = self._result(notebook, given[notebook], status=SKIPPED)
-                result.error = f"{failed.name} failed"
+            given = self.given[notebook]
+            result = Result(notebook.stem, profile=given["PROFILE"], seed=given["SEED"])
+            result.parameters, result.digest = given, self.digest(notebook)
+            result.started = datetime.now(UTC).isoformat(timespec="seconds")
+            if failed := [earlier.name for earlier in results if earlier.status == FAILED]:
+                result.status, result.error = SKIPPED, f"{failed[0]} failed"
                 self.log(f"{result.name}: skipped, {result.error}")
             else:
-                result = self._run(notebook, given[notebook])
-            self._note(result)
+                self.run(notebook, result)
+            self.note(result)
             results.append(result)
-            with self.turn:
-                self.on_done(result)
+            self.on_done(result)
         return results
 
-    def stop(self) -> None:
-        """End the processes that are running."""
-        self.stopped = True
-        with self.lock:
-            running = list(self.running)
-        for process in running:
-            process.end()
-
-    def _result(self, notebook: Path, parameters: dict[str, Any], status: str) -> Result:
-        return Result(
-            name=notebook.stem,
-            status=status,
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-            profile=parameters.get("PROFILE", ""),
-            seed=parameters.get("SEED", 0),
-            parameters=parameters,
-            digest=_digest(
-                self.material, _source(notebook), parameters, _contents(parameters), self.in_place
-            ),
-        )
-
-    def _run(self, notebook: Path, parameters: dict[str, Any]) -> Result:
-        result = self._result(notebook, parameters, RUNNING)
-        executed = paths.REPORTS / "executed" / notebook.name
-        if not self.force and self._is_current(result) and _is_whole(executed):
-            earlier = self.status[result.name]
+    def run(self, notebook: Path, result: Result) -> None:
+        """Execute one notebook, or find that its copy is up to date."""
+        executed, partial = (paths.REPORTS / d / notebook.name for d in ("executed", "failed"))
+        earlier = self.status.get(result.name, {})
+        current = earlier.get("status") == DONE and earlier.get("digest") == result.digest
+        if current and executed.exists() and not self.force:
             result.status, result.reused = DONE, True
             result.seconds, result.started = earlier["seconds"], earlier["started"]
             self.log(f"{result.name}: up to date (--force runs it again)")
         else:
-            self._note(result)
+            self.note(result)
             self.log(f"{result.name}: started")
+            for folder in (executed.parent, partial.parent):
+                folder.mkdir(parents=True, exist_ok=True)
             begun = time.monotonic()
-            partial = paths.REPORTS / "failed" / notebook.name
-            partial.parent.mkdir(parents=True, exist_ok=True)
-            end = self._execute(notebook, partial, parameters, result.name)
+            said = self.papermill(notebook, partial)
             result.seconds = round(time.monotonic() - begun, 1)
-            if end is None:
-                executed.parent.mkdir(parents=True, exist_ok=True)
+            if said is None:
                 os.replace(partial, executed)
                 result.status = DONE
                 self.log(f"{result.name}: done in {result.seconds:.0f} s")
+            elif self.stopped:
+                result.status, result.error = STOPPED, "stopped by the user"
             else:
-                self._explain(result, end, partial)
+                result.status = FAILED
+                result.error, trace = _failure(partial, said)
+                self.log(
+                    f"{result.name}: failed after {result.seconds:.0f} s: {result.error}\n{trace}\n"
+                    f"The notebook up to there: {partial}"
+                )
         if self.in_place and result.status == DONE:
-            self._write_back(notebook, executed, result)
-        return result
+            try:
+                write_notebook(notebook, normalise(nbformat.read(executed, as_version=4)))
+            except CasebookError as error:
+                result.status, result.error = FAILED, f"{notebook.name}: {error}"
+                self.log(f"{result.name}: not written back: {error}")
 
-    def _execute(self, notebook, output, parameters, name) -> dict[str, Any] | None:
-        """Run one notebook in a process of its own; `None`, or what it says about its failure."""
+    def papermill(self, notebook: Path, output: Path) -> str | None:
+        """Run one notebook in a process of its own; `None`, or what it said where it failed."""
+        command = [sys.executable, "-c", PAPERMILL, str(notebook), str(output)]
+        command += ["--cwd", str(paths.ROOT), "--kernel", "python3", "--no-progress-bar"]
+        command += ["--parameters_yaml", yaml.safe_dump(self.given[notebook])]
+        # Kernels run on one thread, in this environment, and without a hub where none is needed.
+        environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | dict(os.environ)
+        environment["JUPYTER_PATH"] = os.path.join(sys.prefix, "share", "jupyter")
+        if PROFILES[self.given[notebook]["PROFILE"]].embedded:
+            environment.setdefault("HF_HUB_OFFLINE", "1")
+        if self.in_place:
+            environment["CASEBOOK_FIGURES_DIR"] = str(paths.ROOT / "figures")
         with self.lock:
             if self.stopped:
-                return {"error": STOPPED}
-            environment = _environment(parameters, self.in_place)
-            process = NotebookProcess(notebook, output, parameters, environment)
+                return STOPPED
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches the caller alone, who ends the processes
+            )
             self.running.add(process)
-        failure = process.wait(lambda cell: self.log(f"{name}: {cell}"))
+        said = process.communicate()[1]
         with self.lock:
             self.running.discard(process)
-        return {"error": STOPPED} if failure and self.stopped else failure
+        return said if process.returncode else None
 
-    def _explain(self, result: Result, end: dict[str, Any], partial: Path) -> None:
-        """Say why a notebook did not come to its end: the cell, its source, the traceback."""
-        if end["error"] == STOPPED:
-            result.status, result.error = STOPPED, "stopped by the user"
-            return
-        result.status, result.error = FAILED, end["error"]
-        lines = [f"{result.name}: failed after {result.seconds:.0f} s: {end['error']}"]
-        if end.get("source"):
-            lines += ["", *(f"    {line}" for line in end["source"].splitlines()), ""]
-        lines += end.get("traceback", [])
-        if partial.exists():
-            lines.append(f"The notebook up to there: {partial}")
-        self.log("\n".join(lines))
-
-    def _write_back(self, notebook: Path, executed: Path, result: Result) -> None:
-        try:
-            clean = normalise(nbformat.read(executed, as_version=4))
-        except CasebookError as error:
-            result.status, result.error = FAILED, f"{notebook.name}: {error}"
-            self.log(f"{result.name}: not written back: {error}")
-        else:
-            write_notebook(notebook, clean)
-
-    def _is_current(self, result: Result) -> bool:
-        earlier = self.status.get(result.name, {})
-        return earlier.get("status") == DONE and earlier.get("digest") == result.digest
-
-    def _note(self, result: Result) -> None:
-        entry = {key: value for key, value in asdict(result).items() if key != "reused"}
+    def note(self, result: Result) -> None:
+        """Write the status file."""
         with self.lock:
-            self.status[result.name] = entry
-            write_json(_status_file(), self.status)
+            self.status[result.name] = asdict(result)
+            records.write_json(paths.REPORTS / "execution.json", self.status)
+
+    def digest(self, notebook: Path) -> str:
+        """A hash of what a copy is made from, files that parameters name included."""
+        cells = nbformat.read(notebook, as_version=4).cells
+        given, source = self.given[notebook], [[cell.cell_type, cell.source] for cell in cells]
+        files = [Path(value) for value in given.values() if isinstance(value, str)]
+        made_from = [source, given, _material(files), self.material, self.in_place]
+        return records.digest(made_from)
 
 
-def _is_whole(notebook: Path) -> bool:
-    """Whether a file is there and a notebook: one that was cut short is made again."""
-    try:
-        nbformat.read(notebook, as_version=4)
-    except Exception:  # nbformat, json and jsonschema each have their own
-        return False
-    return True
+def _failure(copy: Path, said: str) -> tuple[str, str]:
+    """Where and why a notebook stopped, in one line; and the cell's source with the traceback.
+
+    Args:
+        copy: the notebook up to there.
+        said: what papermill printed, which is all there is where it or a kernel died.
+    """
+    last = (said.strip() or "papermill said nothing").splitlines()[-1]
+    cells = nbformat.read(copy, as_version=4).cells if copy.exists() else []
+    # A reader of the source counts its code cells, without the one that papermill injected.
+    cells = [cell for cell in cells if cell.cell_type == "code"]
+    cells = [cell for cell in cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    begun = [n for n, c in enumerate(cells) if c.metadata.get("papermill", {}).get("start_time")]
+    if not begun:
+        return last, said
+    cell = cells[begun[-1]]
+    for error in (output for output in cell.outputs if output.output_type == "error"):
+        last = f"{error.ename}: {error.evalue}".rstrip(": ")
+        said = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+    source = textwrap.indent(cell.source, "    ")
+    return f"cell {begun[-1] + 1} of {len(cells)}: {last}", f"\n{source}\n\n{said}"
 
 
-# What a run depends on
-
-
-def _material() -> str:
-    """A digest of all that notebooks read beside their own source: code, configs, data, records."""
+def _material(files: Iterable[Path]) -> str:
+    """A digest of what notebooks read beside their own source, as far as it is there."""
     digest = hashlib.sha256()
-    for folder in (paths.ROOT / "src" / "casebook", paths.CONFIGS, paths.DATA, paths.RESULTS):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{path.relative_to(paths.ROOT)}\0{path.stat().st_size}\0".encode())
-                digest.update(path.read_bytes())
+    for path in sorted(files):
+        if path.suffix and path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _contents(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """A digest of each file that a parameter names: a mended file is another input."""
-    files = {n: Path(v) for n, v in parameters.items() if isinstance(v, str) and Path(v).suffix}
-    return {
-        name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for name, path in files.items()
-        if path.is_file()
-    }
-
-
-def _source(notebook: Path) -> str:
-    cells = nbformat.read(notebook, as_version=4).cells
-    return json.dumps([[cell.cell_type, cell.source] for cell in cells])
-
-
-def _digest(*parts: Any) -> str:
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _status_file() -> Path:
-    return paths.REPORTS / "execution.json"
-
-
-def _environment(parameters: Mapping[str, Any], in_place: bool) -> dict[str, str]:
-    """What the kernels see: one thread, this interpreter's kernel, no hub where none is needed."""
-    environment = dict(os.environ)
-    environment.setdefault("OMP_NUM_THREADS", "1")
-    environment.setdefault("MKL_NUM_THREADS", "1")
-    environment["JUPYTER_PATH"] = os.path.join(sys.prefix, "share", "jupyter")
-    profile = PROFILES.get(str(parameters.get("PROFILE")))
-    if profile and profile.embedded:
-        environment.setdefault("HF_HUB_OFFLINE", "1")
-    if in_place:
-        environment["CASEBOOK_FIGURES_DIR"] = str(paths.ROOT / "figures")
-    return environment

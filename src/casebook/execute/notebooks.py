@@ -1,0 +1,116 @@
+"""The notebooks: what a file name says, which are meant, and the parameters that each takes.
+
+`13_poker_grpo` is number 13, case poker, stage grpo.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from casebook import paths
+from casebook.case import CasebookError, check_name
+
+STAGES = ("oracle", "rewards", "baseline", "grpo", "analysis")
+START = "start"  # what the notebooks before the cases (00 to 09) are called together
+
+
+def select(cases: str | Iterable[str] = "all", start_from: int = 0) -> list[Path]:
+    """Some notebooks from a number on, in order.
+
+    Args:
+        cases: names of cases, `"start"`, `"all"`, or single notebooks by number or file name.
+        start_from: only notebooks with this number or a higher one.
+
+    Raises:
+        CasebookError: a name that means no notebook, with those that would; or none is left.
+    """
+    found = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+    names = [cases] if isinstance(cases, str) else list(cases)
+    meant = {notebook for name in names for notebook in _meant_by(name, found)}
+    chosen = [notebook for notebook in sorted(meant) if int(notebook.stem[:2]) >= start_from]
+    if not chosen:
+        raise CasebookError(f"no notebook of {', '.join(names)} has a number from {start_from} on")
+    return chosen
+
+
+def _meant_by(name: str, found: Sequence[Path]) -> list[Path]:
+    """The notebooks that a name means: those of a case, or one by its number or file name."""
+    word = Path(name).name.removesuffix(".ipynb")
+    word = word.zfill(2) if word.isdecimal() else word
+    meant = [n for n in found if word in ("all", group_of(n), n.stem, n.stem[:2])]
+    if not meant:
+        known = ["all", *dict.fromkeys(map(group_of, found)), *(n.stem for n in found)]
+        check_name("case or notebook", word, known)
+    return meant
+
+
+def stage_of(notebook: Path) -> str | None:
+    """The stage a notebook's file name ends with, if it belongs to a case.
+
+    >>> stage_of(Path("13_poker_grpo.ipynb")), stage_of(Path("00_start_here.ipynb"))
+    ('grpo', None)
+    """
+    stage = notebook.stem.rpartition("_")[2]
+    return stage if stage in STAGES else None
+
+
+def group_of(notebook: Path) -> str:
+    """What a notebook runs together with: its case, `"start"`, or else itself.
+
+    >>> group_of(Path("13_poker_grpo.ipynb")), group_of(Path("00_start_here.ipynb"))
+    ('poker', 'start')
+    """
+    if notebook.stem < "10":
+        return START
+    return notebook.stem[3:].removesuffix(f"_{stage_of(notebook)}")
+
+
+def check_parameters(
+    notebooks: Iterable[Path], parameters: Mapping[str, Any]
+) -> dict[Path, dict[str, Any]]:
+    """For each notebook, those of `parameters` that its parameters cell names.
+
+    Raises:
+        UnknownName: a parameter that no notebook has; the message lists those there are.
+        CasebookError: a value of another type than the default, or a notebook that cannot be
+            read.
+    """
+    import papermill
+
+    defaults: dict[Path, dict[str, str]] = {}
+    for path in notebooks:
+        try:
+            found = papermill.inspect_notebook(str(path))
+        except Exception as error:  # papermill, nbformat and json each have their own
+            raise CasebookError(f"{path.name} is not a readable notebook: {error}") from error
+        defaults[path] = {name: parameter["default"] for name, parameter in found.items()}
+    known = list(dict.fromkeys(name for names in defaults.values() for name in names))
+    for name in parameters:
+        check_name("parameter", name, known)
+    return {
+        path: {
+            name: _typed(name, parameters[name], own[name]) for name in parameters if name in own
+        }
+        for path, own in defaults.items()
+    }
+
+
+def _typed(name: str, value: Any, default: str) -> Any:
+    """The value, if it has the type of the default; a whole number may stand for a float.
+
+    A path may count from here or from the checkout, and the kernel's folder is another one: that
+    of a file which is there is made absolute.
+    """
+    kind = type(ast.literal_eval(default))
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind is not type(None) and type(value) is not kind:
+        raise CasebookError(
+            f"the parameter {name} is {kind.__name__} (by default {default}), not {value!r}"
+        )
+    # A word without an ending, such as a profile's name, is never meant as a file.
+    if isinstance(value, str) and Path(value).suffix:
+        places = (Path(value).resolve(), paths.ROOT / value)
+        return next((str(place) for place in places if place.is_file()), value)
+    return value
