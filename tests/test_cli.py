@@ -297,13 +297,15 @@ def test_train_reads_the_file_with_the_overrides_and_trains(
 
 @pytest.mark.parametrize("to_file", [True, False])
 def test_evaluate_prints_or_writes_its_record(to_file, monkeypatch, tmp_path, capsys):
-    record = {"case": "poker", "figures": {"well_formed": {"value": 0.5}}, "drift": math.nan}
-    replace(monkeypatch, "evaluation", "evaluate_to_record", lambda *arguments, **options: record)
+    figures = {"well_formed": {"value": 0.5}}
+    record = {"case": "poker", "figures": figures, "drift": math.nan, "weights": {"name": "tiny"}}
+    replace(monkeypatch, "evaluation", "evaluate_to_record", lambda *_, **__: dict(record))
     output = ["--output", str(tmp_path / "e.json")] if to_file else []
     assert casebook(monkeypatch, "evaluate", "--case", "poker", *output) == 0
     text = (tmp_path / "e.json").read_text() if to_file else capsys.readouterr().out
-    assert json.loads(text) == {**record, "drift": None}
-    assert max(map(len, text.splitlines())) < 40
+    found = json.loads(text)
+    assert found.pop("provenance")["model"] == record.pop("weights")
+    assert found == {**record, "drift": None}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,7 @@ def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
 
     def measure(*arguments, progress):
         asked.extend(arguments)
-        return {"variant": variant, "dropped_overlong": 2}
+        return {"variant": variant, "dropped_overlong": 2, "weights": {}}
 
     replace(monkeypatch, "evaluation", "evaluate_to_record", measure)
     arguments = ["--case", "math", "--profile", "t4", "--limit", "7", "--seed", "3", *option]
@@ -325,7 +327,7 @@ def test_evaluate_hands_a_variant_on(option, variant, monkeypatch, capsys):
 
 def test_no_shots_is_the_prompt_of_the_training(monkeypatch):
     asked = []
-    stand_in = lambda *arguments, progress: asked.extend(arguments) or {}  # noqa: E731
+    stand_in = lambda *arguments, progress: asked.extend(arguments) or {"weights": {}}  # noqa: E731
     replace(monkeypatch, "evaluation", "evaluate_to_record", stand_in)
     assert casebook(monkeypatch, "evaluate", "--case", "poker", "--shots", "0") == 0
     assert asked == ["poker", None, None, "test", None, 8, 0, None]

@@ -1,18 +1,21 @@
 """The harness: what it generates, counts and refuses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from casebook import evaluation, load_case, models
+from casebook import evaluation, load_case, models, paths
 from casebook.case import CasebookError
 from casebook.models import generation
 from casebook.models.decoding import constraint_for
 from casebook.stats import pass_at_k
 
 CASE = load_case("poker")
+ADAPTER = paths.RESULTS / "poker" / "nano" / "adapter"
 LABEL = models.read_settings("poker", "smoke") | {"variant": "label", "max_completion_length": 8}
 
 
@@ -70,12 +73,15 @@ def test_truncated_means_that_no_end_was_generated(evaluated):
     assert rows["tokens"].between(1, limit).all()
 
 
-def test_a_training_goes_on_with_its_own_random_numbers(base):
+def test_a_training_goes_on_in_its_mode_with_its_own_random_numbers(base):
+    base[0].train()
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
     evaluation.evaluate(*base, "poker", "validation", limit=2, samples=1, seed=0)
     assert torch.equal(torch.rand(3), expected)
+    assert base[0].training
+    base[0].eval()
 
 
 def test_the_settings_of_the_training_decide_how_it_is_decoded(base):
@@ -84,17 +90,11 @@ def test_the_settings_of_the_training_decide_how_it_is_decoded(base):
     assert short.rows["tokens"].max() <= 5
 
 
-def test_training_mode_is_given_back(base):
-    model, tokenizer = base
-    model.train()
-    evaluation.evaluate(model, tokenizer, "poker", "validation", limit=2, samples=0)
-    assert model.training
-    model.eval()
-
-
-def test_drift_is_zero_for_a_fresh_adapter_and_positive_for_a_moved_one():
+@pytest.mark.parametrize("constraint", ["none", "trie", "position"])
+def test_drift_is_zero_for_a_fresh_adapter_and_positive_for_a_moved_one(constraint):
     model, tokenizer = models.load_policy("poker", "smoke")
-    arguments = {"limit": 8, "samples": 1, "drift": True}
+    settings = LABEL | {"constraint": constraint}
+    arguments = {"limit": 8, "samples": 1, "drift": True, "settings": settings}
     fresh = evaluation.evaluate(model, tokenizer, "poker", "validation", **arguments)
     assert fresh.drift == pytest.approx(0, abs=1e-7)
     torch.manual_seed(0)
@@ -104,22 +104,6 @@ def test_drift_is_zero_for_a_fresh_adapter_and_positive_for_a_moved_one():
                 parameter += 0.3 * torch.randn_like(parameter)
     moved = evaluation.evaluate(model, tokenizer, "poker", "validation", **arguments)
     assert moved.drift > 1e-3
-
-
-@pytest.mark.parametrize("constraint", ["trie", "position"])
-def test_the_drift_under_a_constraint_is_zero_for_a_fresh_adapter(constraint):
-    model, tokenizer = models.load_policy("poker", "smoke")
-    settings = LABEL | {"constraint": constraint}
-    options = {"limit": 8, "samples": 1, "drift": True, "settings": settings}
-    fresh = evaluation.evaluate(model, tokenizer, "poker", "validation", **options)
-    assert fresh.drift == pytest.approx(0, abs=1e-7)
-
-
-def test_the_drift_of_a_known_pair_of_distributions():
-    log_ratio = torch.log(torch.tensor([0.5, 0.3, 0.2])) - torch.log(torch.tensor([0.6, 0.3, 0.1]))
-    policy = torch.tensor([0.6, 0.3, 0.1])
-    k3 = (torch.exp(log_ratio) - 1 - log_ratio) @ policy
-    assert float(k3) == pytest.approx(float(-(log_ratio * policy).sum()), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +123,65 @@ def test_what_cannot_be_evaluated_is_one_sentence(base, arguments):
         evaluation.evaluate(*base, **arguments)
 
 
-def test_a_policy_of_another_profile_is_refused(tmp_path):
-    settings = models.read_settings("poker", "smoke")
-    model, tokenizer = models.load_policy("poker", "smoke")
-    models.save_policy(model, tokenizer, tmp_path / "adapter", settings)
-    with pytest.raises(CasebookError, match="trained for poker/smoke"):
-        evaluation.evaluate_to_record("poker", tmp_path / "adapter", profile="nano", limit=2)
+# A record
+
+CALL = {"split": "validation", "limit": 4, "samples": 1}
+
+
+@pytest.fixture
+def uneven(monkeypatch):
+    """The poker case with prompts that are long: the first, or all of them."""
+
+    def use(longest):
+        def load(split, profile, variant):
+            rows = CASE.load(split, profile=profile, variant="reason")
+            return rows.map(
+                lambda row, i: {"prompt": " ".join([row["prompt"]] * (40 if i < longest else 1))},
+                with_indices=True,
+            )
+
+        monkeypatch.setattr(evaluation, "load_case", lambda name: replace(CASE, load=load))
+
+    return use
+
+
+def test_another_variant_is_measured_and_named():
+    record = evaluation.evaluate_to_record("poker", variant="label", **CALL)
+    assert (record["variant"], record["dropped_overlong"]) == ("label", 0)
+    assert (record["case"], record["profile"], record["split"]) == ("poker", "nano", "validation")
+    assert record["weights"]["name"] == "data/nano/poker"
+    assert record["greedy_accuracy"]["n"] == 4
+
+
+def test_what_does_not_fit_is_left_out_and_counted(uneven):
+    uneven(longest=1)
+    record = evaluation.evaluate_to_record("poker", variant="reason", **CALL)
+    assert record["dropped_overlong"] == 1
+    assert record["greedy_accuracy"]["n"] == 3
+    uneven(longest=10_000)
+    with pytest.raises(CasebookError, match=r"no prompt of poker/reason fits: .* 256 positions"):
+        evaluation.evaluate_to_record("poker", variant="reason", **CALL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("poker", None, None, "test", 4, 1, 0, "shots5"), "unknown variant 'shots5': known are"),
+        (("poker", paths.DATA), "it holds no policy saved here"),
+        (("landuse", ADAPTER), "was trained for poker/nano, not for landuse/nano"),
+        (("poker", ADAPTER, "smoke"), "was trained for poker/nano, not for poker/smoke"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_sentence(arguments, sentence):
+    with pytest.raises(CasebookError, match=sentence):
+        evaluation.evaluate_to_record(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("variant", "count"), [("shots5", 5), ("chat-shots2", 2), ("reason", 0), ("shots-5", 0)]
+)
+def test_the_number_of_examples_stands_in_the_name(variant, count):
+    assert evaluation.shots_of(variant) == count
 
 
 # A constraint
@@ -209,25 +246,6 @@ def test_under_the_trie_the_labels_share_all_the_probability_there_is(base):
     assert float((logps * mask).sum(1).exp().sum()) == pytest.approx(1, abs=1e-4)
 
 
-def labels_after(tokenizer, count):
-    """Prompts of different lengths, and the labels with their end."""
-    prompts = [tokenizer(text).input_ids for text in CASE.load("test", variant="label")["prompt"]]
-    prompts = [ids[: len(ids) - i % 3] for i, ids in enumerate(prompts[:count])]
-    texts = [[*tokenizer(f" {label}").input_ids, tokenizer.eos_token_id] for label in CASE.labels]
-    return prompts, texts
-
-
-def test_texts_after_one_prompt_are_as_likely_as_each_on_its_own(base):
-    model, tokenizer = base
-    prompts, texts = labels_after(tokenizer, 4)
-    found = evaluation.text_logps(model, prompts, texts)
-    assert found.shape == (4, 8)
-    assert (found.exp().sum(1) < 1).all()
-    for prompt, row in zip(prompts, found, strict=True):
-        logps, mask = evaluation.token_logps(model, [(prompt, text) for text in texts])
-        assert row.tolist() == pytest.approx((logps * mask).sum(1).tolist(), abs=1e-4)
-
-
 # pass@k
 
 
@@ -248,18 +266,6 @@ def test_pass_at_k_is_the_unbiased_estimate_over_prompts():
         assert figure["n"] == 4
     assert figures["1"]["value"] == pytest.approx(12 / 32)
     assert figures["8"]["value"] == pytest.approx(3 / 4)
-
-
-@pytest.mark.parametrize(("samples", "ks"), [(1, ["1"]), (6, ["1", "2", "4"])])
-def test_k_is_a_power_of_two_and_no_more_than_the_samples(samples, ks):
-    assert list(sampled([0, 1], samples).pass_at_k()) == ks
-
-
-def test_greedy_completions_are_no_samples():
-    rows = sampled([1, 1], 2).rows
-    rows.loc[rows["decoding"] == "greedy", "strict"] = True
-    result = evaluation.Evaluation(rows, CASE.labels)
-    assert result.pass_at_k()["1"]["value"] == pytest.approx(0.5)
 
 
 # Other text
@@ -288,27 +294,9 @@ def test_drift_is_read_from_the_prompt_that_was_not_trained(base):
     assert load_case("poker").skills.keys() == counts.keys()
 
 
-def test_the_end_of_a_prompt_is_what_all_rows_share():
-    prompts = [f"Hand: {hand}\nAnswer:" for hand in ("2H 3D", "AS KC")]
-    assert evaluation._ending(prompts) == "\nAnswer:"
-
-
 def test_a_corpus_that_asks_the_trained_prompt_only_has_no_other_text(base, monkeypatch):
     monkeypatch.setattr(evaluation, "_ending", lambda prompts: "")
     assert evaluation.other_prompt_perplexity(*base, "poker") is None
-
-
-def test_reading_other_text_leaves_mode_and_random_numbers_alone(base, monkeypatch):
-    monkeypatch.setattr(evaluation, "OTHER_ROWS", 16)
-    model, tokenizer = base
-    model.train()
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    evaluation.other_prompt_perplexity(model, tokenizer, "poker")
-    assert torch.equal(torch.rand(3), expected)
-    assert model.training
-    model.eval()
 
 
 # Chat models

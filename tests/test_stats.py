@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from casebook import CasebookError
-from casebook.stats import difference_interval, mean_interval, pass_at_k, pool_seeds, seeds_interval
+from casebook.stats import difference_interval, mean_interval, pass_at_k, pool_seeds
 
 shares = arrays.arrays(float, st.integers(1, 40), elements=st.floats(0, 1))
 
@@ -55,20 +55,11 @@ def test_the_same_seed_gives_the_same_interval():
         ([], "no values"),
         ([0.5, float("nan")], "finite"),
         ([0.5, float("inf")], "finite"),
-        ([[0.5, 0.5]], "dimension"),
-        (["a", "b"], "numbers"),
-        (None, "dimension"),
     ],
 )
 def test_what_has_no_mean_is_refused(values, message):
     with pytest.raises(CasebookError, match=message):
         mean_interval(values)
-
-
-@pytest.mark.parametrize("confidence", [0, 1, 95, -0.5, float("nan")])
-def test_a_confidence_is_a_probability(confidence):
-    with pytest.raises(CasebookError, match="confidence"):
-        mean_interval([0, 1], confidence)
 
 
 def test_a_paired_difference_is_surer_than_two_intervals():
@@ -89,45 +80,34 @@ def test_a_difference_is_not_taken_for_a_rate(after):
     assert (figure["low"], figure["high"]) == (0, max(change))
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [([1, 0], [1]), ([], []), ([float("nan")], [1]), ([[1]], [[1]])]
-)
-def test_a_difference_needs_the_same_prompts(before, after):
-    with pytest.raises(CasebookError):
-        difference_interval(before, after)
+def test_what_is_not_to_be_had_is_one_sentence():
+    with pytest.raises(CasebookError, match="same prompts twice, not 2 and 1"):
+        difference_interval([1, 0], [1])
+    with pytest.raises(CasebookError, match="confidence"):
+        mean_interval([0, 1], confidence=95)
+    with pytest.raises(CasebookError, match="no values"):
+        pool_seeds([])
 
 
-def test_seeds_that_disagree_widen_the_interval():
-    prompts = np.random.default_rng(0).uniform(size=500)
-    alike = seeds_interval([prompts] * 4)
-    apart = seeds_interval([prompts - 0.2, prompts - 0.1, prompts + 0.1, prompts + 0.2])
-    assert alike["n"] == apart["n"] == 4
-    assert alike["value"] == pytest.approx(apart["value"], abs=1e-6)
-    assert apart["high"] - apart["low"] > 2 * (alike["high"] - alike["low"])
-
-
-def test_seeds_on_the_same_prompts_do_not_count_as_more_prompts():
-    prompts = np.random.default_rng(0).uniform(size=500)
-    one, many = mean_interval(prompts), seeds_interval([prompts] * 8)
-    assert many["high"] - many["low"] == pytest.approx(one["high"] - one["low"], rel=0.15)
-
-
-@pytest.mark.parametrize("values", [[], [[]], [[1.0, 0.0], [1.0]], [[0.5, float("nan")]], [0.5]])
-def test_seeds_without_common_prompts_are_refused(values):
-    with pytest.raises(CasebookError):
-        seeds_interval(values)
-
-
-def test_pooled_figures_agree_with_the_values_they_came_from():
+def resampled(values, resamples=2000):
+    """The mean over `(seeds, prompts)`: draws of seeds, and of prompts for all of them at once."""
     rng = np.random.default_rng(0)
-    difficulty = rng.uniform(size=800)
-    values = [np.clip(difficulty + shift, 0, 1) for shift in (-0.06, 0.0, 0.05)]
+    seeds, prompts = values.shape
+    means = [
+        values[rng.integers(seeds, size=seeds)][:, rng.integers(prompts, size=prompts)].mean()
+        for _ in range(resamples)
+    ]
+    return np.quantile(means, [0.025, 0.975])
+
+
+@pytest.mark.parametrize("shifts", [(-0.06, 0.0, 0.05), (0.0,) * 4, (-0.2, -0.1, 0.1, 0.2)])
+def test_pooled_figures_are_as_wide_as_the_values_they_came_from(shifts):
+    difficulty = np.random.default_rng(0).uniform(0.2, 0.8, size=800)
+    values = np.array([difficulty + shift for shift in shifts])
     pooled = pool_seeds([mean_interval(v) for v in values])
-    exact = seeds_interval(values)
-    assert pooled["n"] == 3
-    assert pooled["value"] == pytest.approx(exact["value"], abs=1e-5)
-    assert pooled["low"] == pytest.approx(exact["low"], abs=0.01)
-    assert pooled["high"] == pytest.approx(exact["high"], abs=0.01)
+    assert pooled["n"] == len(shifts)
+    assert pooled["value"] == pytest.approx(values.mean(), abs=1e-5)
+    assert (pooled["low"], pooled["high"]) == pytest.approx(resampled(values), abs=0.01)
 
 
 def figure(low: float, value: float, high: float) -> dict:
@@ -162,14 +142,6 @@ def test_an_interval_that_ends_at_a_bound_is_not_mirrored(side):
     assert (pooled["low"], pooled["high"]) == ((0, 0.04) if side == "low" else (0.96, 1))
 
 
-@pytest.mark.parametrize(
-    "figures", [[], [{"value": 0.5}], [None], [{"value": 0.5, "low": None, "high": 0.6}]]
-)
-def test_incomplete_figures_are_refused(figures):
-    with pytest.raises(CasebookError):
-        pool_seeds(figures)
-
-
 @pytest.mark.parametrize(("n", "c", "k"), [(8, 3, 1), (8, 3, 4), (5, 5, 2), (6, 0, 6), (3, 1, 3)])
 def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n, c, k):
     subsets = list(combinations([1] * c + [0] * (n - c), k))
@@ -177,9 +149,7 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n, c, k):
     assert pass_at_k(n, [c], k)[0] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("n", "c", "k"), [(4, 2, 5), (4, 2, 0), (4, 5, 2), (4, -1, 2), (4, 1.5, 2), (4, np.nan, 2)]
-)
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 2, 5), (4, 2, 0), (4, 5, 2), (4, -1, 2)])
 def test_pass_at_k_refuses_impossible_counts(n, c, k):
     with pytest.raises(CasebookError):
         pass_at_k(n, c, k)

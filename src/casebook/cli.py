@@ -270,7 +270,7 @@ def evaluate(
     from rich.progress import Progress
 
     from casebook.evaluation import evaluate_to_record
-    from casebook.records import write_json
+    from casebook.records import provenance, write_json
     from casebook.records.files import plain
 
     console = Console(stderr=True)
@@ -283,6 +283,7 @@ def evaluate(
         record = evaluate_to_record(
             case, model, profile, split, limit, samples, seed, variant, progress=advance
         )
+    record["provenance"] = provenance() | {"model": record.pop("weights")}
     if output:
         write_json(output, record)
         _say(str(output))

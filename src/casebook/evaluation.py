@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -33,16 +33,16 @@ from casebook.models.generation import (
     end_ids,
     generate,  # noqa: F401, notebooks write with it
     generate_all,
-    prefilled,
     token_ids,
 )
 from casebook.models.prompts_once import completion_logps
-from casebook.records import provenance
 from casebook.stats import mean_interval, pass_at_k
 
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
 OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the corpus's text
 EXAMPLE_TOKENS = 256  # room for one solved example of a word problem; few have more
+JOB = ("row", "decoding", "sample")
+WRITTEN = ("completion", "tokens", "truncated")
 
 
 @dataclass(frozen=True)
@@ -206,18 +206,39 @@ def evaluate(
         logps = completion_logps if settings.get("prompts_once") else token_logps
         moved = _drift(model, drawn, rule, logps) if measurable else None
 
-    rows = []
-    for index, decoding, sample in jobs:
-        row, completion = asked[index], written[index, decoding, sample]
+    rows = [asked[row] | dict(zip(JOB, (row, *job), strict=True)) for row, *job in jobs]
+    said = [{name: written[job][name] for name in WRITTEN} for job in jobs]
+    table = graded(case, rows, said, variant)
+    return Evaluation(table, case.labels, moved, len(asked) - len(kept), min(sizes))
+
+
+def graded(
+    case: Case,
+    rows: Iterable[Mapping[str, Any]],
+    written: Iterable[Mapping[str, Any]],
+    variant: str | None = None,
+) -> pd.DataFrame:
+    """What was written, beside what was asked and what it is worth: one completion a row.
+
+    Args:
+        case: who grades.
+        rows: of each completion the row it answers, with `answer` and whatever else is kept.
+        written: of each `completion` and whatever else is kept, such as `tokens`.
+        variant: of the prompt.
+
+    Returns:
+        The columns of both, then `well_formed`, `extracted`, `correct` and `strict`.
+    """
+    table = []
+    for row, completion in zip(rows, written, strict=True):
         grade = case.grade(completion["completion"], row["answer"], variant=variant)
-        row |= {"row": index, "decoding": decoding, "sample": sample}
-        row |= {name: completion[name] for name in ("completion", "tokens", "truncated")}
-        row |= {"well_formed": grade.well_formed, "extracted": grade.answer}
-        rows.append(row | {"correct": grade.correct, "strict": grade.strict})
-    return Evaluation(pd.DataFrame(rows), case.labels, moved, len(asked) - len(kept), min(sizes))
+        verdict = {"well_formed": grade.well_formed, "extracted": grade.answer}
+        verdict |= {"correct": grade.correct, "strict": grade.strict}
+        table.append({**row, **completion, **verdict})
+    return pd.DataFrame(table)
 
 
-Job = tuple[int, str, int]  # row, decoding, sample
+Job = tuple[int, str, int]
 
 
 def _stored(store: str | Path | None, jobs: Sequence[Job]) -> dict[Job, tuple[list[int], int]]:
@@ -287,7 +308,7 @@ def evaluate_to_record(
     variant: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a saved policy, or a profile's base model, and say where the figures came from.
+    """Evaluate a saved policy, or a profile's base model, and say what was measured.
 
     Args:
         model_path: a folder that a training saved; by default the base model is measured.
@@ -297,9 +318,9 @@ def evaluate_to_record(
             only not know the form that is wanted.
 
     Returns:
-        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `dropped_overlong` (how
-        many rows do not fit into the model), `provenance`, and the figures of
-        `Evaluation.summary()`.
+        `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `weights` (as
+        `models.describe` has them), `dropped_overlong` (how many rows do not fit into the model),
+        and the figures of `Evaluation.summary()`.
 
     Raises:
         CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
@@ -320,29 +341,17 @@ def evaluate_to_record(
                 f"{model_path} was trained for {card['case']}/{card['profile']}, "
                 f"not for {case}/{profile}"
             )
+    asked = {"split": split, "samples": samples, "seed": seed}
+    asked |= {"profile": profile, "variant": variant or settings["variant"]}
     evaluation = evaluate(
-        model,
-        tokenizer,
-        case,
-        split,
-        profile,
-        limit,
-        samples,
-        seed,
-        variant=variant,
-        settings=settings,
-        progress=progress,
+        model, tokenizer, case, limit=limit, settings=settings, progress=progress, **asked
     )
     return {
         "case": case,
-        "profile": profile,
-        "variant": variant or settings["variant"],
-        "split": split,
-        "samples": samples,
-        "seed": seed,
+        **asked,
         "model": str(model_path or settings["model_name_or_path"]),
+        "weights": describe(model, settings),
         "dropped_overlong": evaluation.dropped,
-        "provenance": provenance() | {"model": describe(model, settings)},
         **evaluation.summary(),
     }
 
@@ -426,38 +435,6 @@ def _drift(
         log_ratio = base - policy
         estimates.append((torch.exp(log_ratio) - 1 - log_ratio)[mask].numpy(force=True))
     return float(np.concatenate(estimates).mean())
-
-
-def text_logps(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
-    texts: Sequence[Sequence[int]],
-) -> torch.Tensor:
-    """Log-probabilities of whole texts after each prompt, `(prompts, texts)`, in nats.
-
-    A prompt is computed once and serves all texts.
-
-    Args:
-        prompts: token ids.
-        texts: token ids with the token that ends each.
-    """
-    longest = max(map(len, texts))
-    written = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
-    counts = torch.tensor([[1.0] * len(text) + [0.0] * (longest - len(text)) for text in texts])
-    written, counts = (t.to(model.device).repeat(len(prompts), 1) for t in (written, counts))
-    with torch.inference_mode():
-        cache, ids, mask = prefilled(model, prompts)
-        cache.batch_repeat_interleave(len(texts))
-        last, mask = (t.repeat_interleave(len(texts), 0) for t in (ids[:, -1:], mask))
-        attention = torch.cat([mask, torch.ones_like(written[:, 1:])], 1)
-        logits = model(
-            input_ids=torch.cat([last, written[:, :-1]], 1),
-            attention_mask=attention,
-            position_ids=(attention.cumsum(1) - 1)[:, -longest:],
-            past_key_values=cache,
-        ).logits.float()
-        logps = logits.log_softmax(-1).gather(-1, written.unsqueeze(-1)).squeeze(-1)
-    return (logps * counts).sum(1).reshape(len(prompts), len(texts))
 
 
 def token_logps(

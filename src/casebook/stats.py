@@ -51,7 +51,7 @@ def mean_interval(
     {'value': 0.75, 'low': 0.300642, 'high': 0.954413, 'n': 4}
     """
     _check_confidence(confidence)
-    values = _finite(values, dimensions=1)
+    values = _finite(values)
     if np.isin(values, (0.0, 1.0)).all():
         low, high = binomtest(int(values.sum()), len(values)).proportion_ci(confidence, "wilson")
         return _figure(values.mean(), low, high, len(values))
@@ -85,48 +85,12 @@ def difference_interval(
     0.5
     """
     _check_confidence(confidence)
-    before, after = _finite(before, dimensions=1), _finite(after, dimensions=1)
+    before, after = _finite(before), _finite(after)
     if len(before) != len(after):
         raise CasebookError(
             f"a paired difference needs the same prompts twice, not {len(before)} and {len(after)}"
         )
     return _bootstrap(after - before, confidence, resamples, seed)
-
-
-def seeds_interval(
-    values: Sequence[ArrayLike], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Figure:
-    """The mean over seeds of one value a prompt: bootstrap over seeds, then prompts.
-
-    The seeds of an arm are measured on the same prompts, so each bootstrap sample draws seeds
-    and one set of prompts for all of them. With fewer than about five seeds such an interval is
-    too narrow: the few seeds there are cannot show how far others would lie.
-
-    Args:
-        values: `(seeds, prompts)` finite numbers, the same prompts in every row.
-        confidence: coverage, between 0 and 1.
-        resamples: bootstrap samples.
-        seed: of the bootstrap.
-
-    Returns:
-        The figure; `n` is the number of seeds.
-
-    Raises:
-        CasebookError: no values, seeds with different numbers of prompts, values that are not
-            finite, or a confidence outside (0, 1).
-
-    >>> seeds_interval([[1, 1, 0, 1], [1, 0, 0, 1]])["value"]
-    0.625
-    """
-    _check_confidence(confidence)
-    values = _finite(values, dimensions=2)
-    seeds, prompts = values.shape
-    rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    for i in range(resamples):
-        drawn = values[rng.integers(seeds, size=seeds)].mean(axis=0)
-        means[i] = drawn[rng.integers(prompts, size=prompts)].mean()
-    return _figure(values.mean(), *_ends(means, confidence), seeds)
 
 
 def pool_seeds(
@@ -137,9 +101,11 @@ def pool_seeds(
 ) -> Figure:
     """The mean of one figure a seed, where only the figures are known: what records keep.
 
-    As `seeds_interval`, but the prompts' part is drawn from a normal distribution as wide as the
+    Seeds are resampled. The prompts' part is drawn from a normal distribution as wide as the
     seeds' own 95 % intervals, below the figure and above it apart, since near 0 and 1 they are
     not symmetric. One draw is shared by all seeds, because they are measured on the same prompts.
+    With fewer than about five seeds the interval is too narrow: they cannot show how far others
+    would lie.
 
     Args:
         figures: one 95 % figure for each seed.
@@ -151,21 +117,15 @@ def pool_seeds(
         The figure; `n` is the number of seeds.
 
     Raises:
-        CasebookError: no figures, an incomplete one, or a confidence outside (0, 1).
+        CasebookError: no figures, one that is not finite, or a confidence outside (0, 1).
 
     >>> one = {"value": 0.8, "low": 0.75, "high": 0.85, "n": 250}
     >>> pool_seeds([one, one, one])["value"]
     0.8
-    >>> none_right = {"value": 0.0, "low": 0.0, "high": 0.04, "n": 90}
-    >>> pool_seeds([none_right, none_right])
-    {'value': 0.0, 'low': 0.0, 'high': 0.04, 'n': 2}
     """
     _check_confidence(confidence)
-    try:
-        table = [[figure["value"], figure["low"], figure["high"]] for figure in figures]
-    except (KeyError, TypeError):
-        raise CasebookError("a figure needs value, low and high") from None
-    value, low, high = _finite(table, dimensions=2).T
+    table = [[figure["value"], figure["low"], figure["high"]] for figure in figures]
+    value, low, high = _finite(table).reshape(-1, 3).T
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(value), size=(resamples, len(value)))
     # Evenly spaced quantiles in random order, so that one figure keeps its interval exactly.
@@ -215,17 +175,10 @@ def _bootstrap(values: np.ndarray, confidence: float, resamples: int, seed: int)
     return _figure(values.mean(), *_ends(means, confidence), len(values))
 
 
-def _finite(values: ArrayLike, dimensions: int) -> np.ndarray:
-    try:
-        array = np.asarray(values, dtype=float)
-    except (ValueError, TypeError):
-        raise CasebookError(
-            "an interval needs numbers, and as many prompts in every seed"
-        ) from None
+def _finite(values: ArrayLike) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
     if array.size == 0:
         raise CasebookError("there are no values to take the mean of")
-    if array.ndim != dimensions:
-        raise CasebookError(f"expected values in {dimensions} dimension(s), not {array.ndim}")
     if not np.isfinite(array).all():
         raise CasebookError("an interval needs finite values; some are NaN or infinite")
     return array

@@ -176,15 +176,17 @@ def baselines(right: Sequence[int]) -> dict[str, Any]:
 
 
 def _likelihood(model, tokenizer, prompts, blank) -> dict[str, dict[str, Any]]:
-    from casebook.evaluation import text_logps
     from casebook.models.decoding import label_tokens
     from casebook.models.generation import token_ids
+    from casebook.models.prompts_once import completion_logps
 
     tokens = label_tokens(oracle.LABELS, tokenizer, (blank,))
     texts = [[*ids, tokenizer.eos_token_id] for ids in tokens]
     asked = [token_ids(tokenizer, prompt) for prompt in prompts]
     parts = [asked[start : start + AT_ONCE] for start in range(0, len(asked), AT_ONCE)]
-    logps = np.concatenate([text_logps(model, part, texts).numpy(force=True) for part in parts])
+    found = (completion_logps(model, [(p, t) for p in part for t in texts]) for part in parts)
+    logps = np.concatenate([(logps * mask).sum(1).numpy(force=True) for logps, mask in found])
+    logps = logps.reshape(len(prompts), len(texts))
     mass = [round(float(row), 4) for row in np.exp(logps.astype(float)).sum(1)]
     found = {}
     for name, scores in {
