@@ -23,7 +23,8 @@ from casebook.evaluation import evaluate
 from casebook.experiments import read_arms
 from casebook.models import load_base, read_settings
 from casebook.models.generation import token_ids
-from casebook.records import provenance, write_json
+from casebook.paths import write_json
+from casebook.records import provenance
 
 WAYS = ("free", "trie")  # how an answer is taken: `also_evaluate` of the arm
 

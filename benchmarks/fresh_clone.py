@@ -20,7 +20,8 @@ import typer
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.records import provenance, write_json
+from casebook.paths import write_json
+from casebook.records import provenance
 
 TARGETS = ["reports", "test", "test-quick"]
 

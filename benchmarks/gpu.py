@@ -33,8 +33,8 @@ import typer
 from casebook import paths, pretrained
 from casebook.case import CasebookError, check_name
 from casebook.hardware import hardware
-from casebook.records import provenance, write_json
-from casebook.records.files import read_json
+from casebook.paths import read_json, write_json
+from casebook.records import provenance
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 

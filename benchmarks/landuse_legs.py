@@ -20,7 +20,8 @@ import typer
 
 from casebook import paths
 from casebook.models import load_saved
-from casebook.records import provenance, write_json
+from casebook.paths import write_json
+from casebook.records import provenance
 from casebook.training import Run, read_config, train
 
 # Only the curve is asked for, so little is measured before and after.

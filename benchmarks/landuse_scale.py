@@ -22,7 +22,8 @@ import typer
 
 from casebook.cases.landuse.landscape import generate
 from casebook.cases.landuse.oracle import iic, reference_labels, solve
-from casebook.records import provenance, write_json
+from casebook.paths import write_json
+from casebook.records import provenance
 
 
 @dataclass(frozen=True)

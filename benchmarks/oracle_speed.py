@@ -19,7 +19,8 @@ import treys
 import typer
 
 from casebook.cases.poker.oracle import RANKS, SUITS, all_hands, classify_hands
-from casebook.records import provenance, write_json
+from casebook.paths import write_json
+from casebook.records import provenance
 
 REPEATS = 7
 

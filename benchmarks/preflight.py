@@ -20,7 +20,8 @@ import typer
 
 from casebook import paths, pretrained
 from casebook.case import CasebookError, known_cases
-from casebook.records import provenance, read_record, write_json
+from casebook.paths import write_json
+from casebook.records import provenance, read_record
 from casebook.settings import read_arms
 
 EMBEDDED = {"max_steps": 40, "evaluate_every": 20, "test_limit": 200}

@@ -37,7 +37,8 @@ from casebook.case import check_name, load_case
 from casebook.evaluation import evaluate
 from casebook.experiments import read_arms
 from casebook.models import load_base, load_saved, read_settings
-from casebook.records import provenance, write_json
+from casebook.paths import write_json
+from casebook.records import provenance
 from casebook.training import ConstrainedTrainer, read_config, train
 from casebook.training.progress import Progress
 

@@ -17,7 +17,8 @@ import typer
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.records import provenance, read_record, write_json
+from casebook.paths import write_json
+from casebook.records import provenance, read_record
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from casebook import cli, paths, problem_sets
 from casebook.case import CasebookError
 from casebook.cases.math.studies import gibberish, prompts
-from casebook.records import gate
 
 COMMANDS = (
     *("execute", "train", "evaluate", "experiments", "study", "nano build"),
@@ -335,7 +334,7 @@ def test_no_shots_is_the_prompt_of_the_training(monkeypatch):
 
 def test_a_study_writes_its_record(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    monkeypatch.setattr(gate, "revision", lambda: {"dirty": False})
+    monkeypatch.setattr("casebook.records.record.revision", lambda: {"dirty": False})
     monkeypatch.setattr(prompts, "record", lambda: {"limits": [1]})
     assert casebook(monkeypatch, "study", "prompts") == 0
     file = tmp_path / "math" / "data" / "prompts.json"
@@ -345,7 +344,7 @@ def test_a_study_writes_its_record(monkeypatch, tmp_path, capsys):
 
 def test_a_study_of_runs_is_given_them_and_the_base(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    monkeypatch.setattr(gate, "revision", lambda: {"dirty": False})
+    monkeypatch.setattr("casebook.records.record.revision", lambda: {"dirty": False})
     replace(monkeypatch, "experiments", "finished_runs", lambda case: {case: {}})
     models = replace(monkeypatch, "models", "load_base", lambda settings: settings)
     models.read_settings = lambda case, profile: (case, profile)

@@ -1,41 +1,191 @@
-"""Where runs are kept; Google Drive is mounted where they lie there, and only there."""
+"""Files are written whole or not at all, and by one process at a time."""
 
+import errno
+import json
+import math
+import os
+import signal
+import subprocess
 import sys
 import types
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from casebook import paths
+from casebook.case import CasebookError
+from casebook.paths import (
+    alone_in,
+    check_writable,
+    read_json,
+    replacing,
+    write_json,
+    write_trouble,
+)
+
+HOLD = "import sys, time\nfrom pathlib import Path\nfrom casebook.paths import alone_in\n"
+HOLD += "with alone_in(Path(sys.argv[1]), 'busy'):\n    print('held', flush=True)\n"
+HOLD += "    time.sleep(600)\n"
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
 
 
-@pytest.fixture
-def drive(monkeypatch):
-    """A pretended Colab; the folders that were mounted."""
-    mounted, drive = [], types.ModuleType("google.colab.drive")
-    drive.mount = mounted.append
-    colab = types.ModuleType("google.colab")
-    colab.drive = drive
-    monkeypatch.setitem(sys.modules, "google.colab", colab)
-    monkeypatch.setitem(sys.modules, "google.colab.drive", drive)
-    return mounted
+@given(content=json_values)
+def test_whatever_is_written_is_strict_json(tmp_path_factory, content):
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    path = tmp_path_factory.mktemp("json") / "x.json"
+    write_json(path, content)
+    json.loads(path.read_text(), parse_constant=refuse)
 
 
-def test_a_runs_dir_on_drive_mounts_it_on_colab(drive, monkeypatch):
-    folder = "/content/drive/MyDrive/casebook"
-    assert str(paths.runs_dir(folder)) == folder
-    assert drive == ["/content/drive"]
-    monkeypatch.setattr(paths.os.path, "ismount", lambda path: str(path) == "/content/drive")
+def test_nan_becomes_null_numpy_becomes_plain_and_keys_are_sorted(tmp_path):
+    content = {
+        "nan": math.nan,
+        "inside": [np.float32("inf"), {"x": np.nan}],
+        "count": np.int64(3),
+        "table": np.eye(2, dtype=int),
+        7: (1, 2),
+    }
+    write_json(tmp_path / "new" / "x.json", content)
+    assert list(read_json(tmp_path / "new" / "x.json").items()) == [
+        ("7", [1, 2]),
+        ("count", 3),
+        ("inside", [None, {"x": None}]),
+        ("nan", None),
+        ("table", [[1, 0], [0, 1]]),
+    ]
+
+
+@pytest.mark.parametrize("content", [{"a": {1, 2}}, [object()], {"p": Path("x")}, b"bytes"])
+def test_what_is_not_json_is_refused_and_leaves_no_file(tmp_path, content):
+    with pytest.raises(CasebookError, match="cannot be written as JSON"):
+        write_json(tmp_path / "x.json", content)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", ["while writing", "while moving"])
+def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch, moment):
+    def full_disk(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "record.json"
+    write_json(path, 1)
+    if moment == "while writing":
+        monkeypatch.setattr(Path, "write_text", full_disk)
+    else:
+        monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_json(path, 2)
+    assert read_json(path) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    """As root, `--output /dev/full` would have made a file of the device."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null"), tmp_path):
+        with pytest.raises(CasebookError, match="no regular file"), replacing(path):
+            pass
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"case": "poker", "prof', b"\xff\xfe\x00", b"[" * 10**5]
+)
+def test_a_damaged_file_is_one_sentence(tmp_path, content):
+    path = tmp_path / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(CasebookError, match="not valid JSON") as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(CasebookError, match=r"there is no record at .*nowhere"):
+        read_json(tmp_path / "nowhere.json")
+    with pytest.raises(CasebookError, match="cannot be read"):
+        read_json(tmp_path)
+
+
+def test_one_at_a_time_and_then_the_next(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    with (
+        alone_in(folder, "busy"),
+        pytest.raises(CasebookError, match="somebody is there"),
+        alone_in(folder, "somebody is there"),
+    ):
+        pass
+    with pytest.raises(ValueError, match="mine"), alone_in(folder, "busy"):
+        raise ValueError("mine")
+    with alone_in(folder, "busy"):
+        pass
+
+
+def test_a_lock_of_a_dead_process_blocks_nobody(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(CasebookError, match="busy"), alone_in(tmp_path, "busy"):
+        pass
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    with alone_in(tmp_path, "busy"):
+        pass
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "/proc/nothing"])
+def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, folder):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CasebookError, match="cannot be written"):
+        check_writable(tmp_path / folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (PermissionError(errno.EACCES, "Permission denied", "a/b"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 128"), True),
+        (RuntimeError('IoError(Os { code: 28, message: "No space left" })'), True),
+        (RuntimeError("shapes do not match"), False),
+        (OSError("no such model"), False),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), False),
+        (OSError(), False),
+    ],
+)
+def test_trouble_with_writing_is_told_in_one_line(error, told):
+    assert bool(write_trouble(error)) is told
+    assert "\n" not in str(write_trouble(error))
+
+
+@pytest.mark.parametrize(
+    ("folder", "colab", "mounted"),
+    [
+        ("/content/drive/MyDrive/casebook", True, ["/content/drive"]),
+        ("/content/drives/x", True, []),
+        (None, True, []),
+        ("/content/drive/MyDrive/casebook", False, []),
+    ],
+)
+def test_runs_on_drive_mount_it_on_colab(folder, colab, mounted, monkeypatch):
+    asked, drive = [], types.ModuleType("google.colab.drive")
+    drive.mount = asked.append
+    module = types.ModuleType("google.colab")
+    module.drive = drive
+    if colab:
+        monkeypatch.setitem(sys.modules, "google.colab", module)
+    found = paths.runs_dir(folder)
+    assert str(found) == folder or folder is None
+    assert asked == mounted
+    monkeypatch.setattr(paths.os.path, "ismount", lambda path: True)
     paths.runs_dir(folder)
-    assert drive == ["/content/drive"]
-
-
-@pytest.mark.parametrize("folder", ["runs", "/content/runs", "/content/drives/x", None])
-def test_any_other_runs_dir_asks_for_no_drive(drive, folder):
-    paths.runs_dir(folder)
-    assert drive == []
-
-
-def test_outside_colab_nothing_is_mounted(drive, monkeypatch):
-    monkeypatch.delitem(sys.modules, "google.colab")
-    paths.runs_dir("/content/drive/MyDrive/casebook")
-    assert drive == []
+    assert asked == mounted

@@ -15,7 +15,7 @@ import pytest
 
 from casebook import paths, pretrained
 from casebook.case import CasebookError
-from casebook.records.writing import alone_in
+from casebook.paths import alone_in
 
 CONTENT = b"GGUF and so on"
 ENTRY = dataclasses.replace(

@@ -8,7 +8,7 @@ import pytest
 
 from casebook import load_case, untrained
 from casebook.case import CasebookError
-from casebook.records.files import read_rows, write_rows
+from casebook.records import read_rows, write_rows
 from casebook.untrained import Part
 
 PARTS = (Part("reason", "test", 3), Part("reason", "validation", 2, 4, 0.7))

@@ -69,7 +69,7 @@ def main() -> None:
             raise
         sentence = f"{error.name} is not installed here: pip install -r requirements.txt"
     except Exception as error:  # torch and safetensors have their own for a full disk
-        from casebook.records.writing import write_trouble
+        from casebook.paths import write_trouble
 
         if (trouble := write_trouble(error)) is None:
             raise
@@ -270,8 +270,8 @@ def evaluate(
     from rich.progress import Progress
 
     from casebook.evaluation import evaluate_to_record
-    from casebook.records import provenance, write_json
-    from casebook.records.files import plain
+    from casebook.paths import plain, write_json
+    from casebook.records import provenance
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -327,7 +327,7 @@ def try_(
         as_is=as_is,
     )
     if as_json:
-        from casebook.records.files import plain
+        from casebook.paths import plain
 
         print(json.dumps(plain(tried.as_json()), indent=1))
     else:
@@ -411,7 +411,8 @@ def study(
     Most studies need the real problem sets; one reads the runs that `casebook experiments` left.
     """
     _use_data(data_dir)
-    from casebook.records import check_clean, studies, write_json
+    from casebook.paths import write_json
+    from casebook.records import check_clean, studies
 
     path = studies.path(name)
     check_clean()
@@ -563,7 +564,7 @@ def _read_utf8() -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    from casebook.records.writing import check_writable
+    from casebook.paths import check_writable
 
     check_writable(folder)
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from casebook.case import CasebookError, check_name
+from casebook.paths import check_writable, read_json, write_trouble
 from casebook.policy import CARD, find_policy
-from casebook.records.files import read_json
-from casebook.records.writing import check_writable, write_trouble
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,8 @@ from casebook import paths
 from casebook.case import Case, CasebookError, check_name, load_case
 from casebook.evaluation import evaluate
 from casebook.models import load_base, read_settings
-from casebook.records import figure_text, write_json
+from casebook.paths import write_json
+from casebook.records import figure_text
 from casebook.training.supervised import collate
 
 # A tag, one capital (a rank or a suit), a word, a LaTeX command, a whole number, GSM8K's mark, a

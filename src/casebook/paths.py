@@ -1,19 +1,31 @@
-"""Where things lie: the folders of the checkout, and the folders a person's own runs go to."""
+"""Where things lie, and how files are written: whole or not at all, by one process at a time."""
 
+import fcntl
+import json
+import math
 import os
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from casebook.case import CasebookError
 
 ROOT = Path(os.environ.get("CASEBOOK_ROOT", Path(__file__).parents[2])).resolve()
-CONFIGS = ROOT / "configs"
-DATA = ROOT / "data"
-NOTEBOOKS = ROOT / "notebooks"
-RESULTS = ROOT / "results"
-REPORTS = ROOT / "reports"
-
-
+CONFIGS, DATA, NOTEBOOKS = ROOT / "configs", ROOT / "data", ROOT / "notebooks"
+RESULTS, REPORTS = ROOT / "results", ROOT / "reports"
 DRIVE = Path("/content/drive")  # where Colab mounts Google Drive
+LOCK = ".lock"
+NETWORK = (ConnectionError, TimeoutError)
+# How a full disk reads in the words of Python, torch, safetensors and Arrow.
+FULL = (
+    *("No space left", "File too large", "Disk quota", "failed writing file", "unexpected pos"),
+    *("PytorchStreamWriter", "file write failed", "No usable temporary directory"),
+    *("iostream error",),  # of torch's smallest files
+)
 
 
 def runs_dir(value: str | os.PathLike | None = None) -> Path:
@@ -41,17 +53,106 @@ def figures_dir() -> Path:
     return (ROOT / os.environ.get("CASEBOOK_FIGURES_DIR", "reports/figures")).resolve()
 
 
+def project() -> dict[str, Any]:
+    """What `pyproject.toml` says."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
 def repository() -> str:
     """The public address of the repository from `pyproject.toml`, or an empty string."""
     return project()["tool"]["casebook"]["repository"].rstrip("/")
 
 
-def extras() -> tuple[str, ...]:
-    """The names of the package's optional parts in `pyproject.toml`."""
-    return tuple(project()["project"]["optional-dependencies"])
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """A path beside `path` to write to; what is there takes its place when the block ends well.
+
+    Raises:
+        CasebookError: `path` is there and no file, such as a device.
+        OSError: the disk is full, or the folder cannot be written; `path` is as it was.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise CasebookError(f"{path} cannot be replaced: it is no regular file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
-def project() -> dict:
-    """What `pyproject.toml` says."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        return tomllib.load(file)
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Write JSON, with sorted keys, as `replacing` does; for what it makes of values see `plain`.
+
+    Raises:
+        CasebookError: something in `content` cannot be written as JSON.
+        OSError: as `replacing`.
+    """
+    text = json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """Read a JSON file; a `CasebookError` says what is wrong with it."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CasebookError(f"there is no record at {path}") from None
+    except OSError as error:
+        raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CasebookError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types: NumPy's become plain ones, NaN and infinity null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    raise CasebookError(f"{type(value).__name__} cannot be written as JSON: {str(value)[:60]!r}")
+
+
+@contextmanager
+def alone_in(folder: Path, busy: str) -> Iterator[None]:
+    """Hold the lock of a folder, made where it is missing; a dead process's lock blocks nobody.
+
+    Raises:
+        CasebookError: `busy`, where another process holds it; or the folder cannot be written.
+    """
+    check_writable(folder)
+    with open(folder / LOCK, "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CasebookError(busy) from None
+        except OSError:
+            pass  # a file system without locks guards nothing
+        yield
+
+
+def check_writable(folder: Path) -> None:
+    """Raise a `CasebookError` now, and not after minutes of work, where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise CasebookError(f"{folder} cannot be written: {error.strerror or error}") from None
+
+
+def write_trouble(error: BaseException) -> str | None:
+    """What kept something from being written, in words; `None` for any other error."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, OSError) and error.errno and not isinstance(error, NETWORK):
+        return f"{error.strerror}: {error.filename}" if error.filename else text
+    return text if any(sign in text for sign in FULL) else None

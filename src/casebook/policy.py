@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from casebook import paths
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name, known_cases, load_case
-from casebook.records.files import read_json, read_record
+from casebook.paths import read_json
+from casebook.records import read_record
 from casebook.rewards import KL_PART
 from casebook.settings import read_arms, read_settings, read_yaml
 

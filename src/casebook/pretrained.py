@@ -29,8 +29,7 @@ from typing import Any
 
 from casebook import paths
 from casebook.case import CasebookError, check_name
-from casebook.records.files import read_json, write_json
-from casebook.records.writing import alone_in, write_trouble
+from casebook.paths import alone_in, read_json, write_json, write_trouble
 
 RUN = "run:"  # begins the name of a model that an experiment trained
 CARD = "origin.json"  # the last file of a model's folder

@@ -16,8 +16,7 @@ from scipy.special import gammaln
 
 from casebook import paths
 from casebook.case import CasebookError, load_case
-from casebook.records import provenance
-from casebook.records.files import digest, write_rows
+from casebook.records import digest, provenance, write_rows
 from casebook.records.studies import completions_path
 from casebook.stats import Figure, mean_interval
 

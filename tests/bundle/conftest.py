@@ -51,7 +51,7 @@ def predicted_run(run, tmp_path_factory):
     shutil.copytree(run, folder, ignore=leave, dirs_exist_ok=True)
     record = records.read_record(folder / "record.json")
     predicted = against(file, record, record["peak_memory_mb"] * 2**20)
-    records.write_json(folder / "record.json", record | {"predicted": predicted})
+    paths.write_json(folder / "record.json", record | {"predicted": predicted})
     return folder
 
 

@@ -10,7 +10,8 @@ import pytest
 from casebook import cli
 from casebook.bundle import archive, export_run, measured, scrub
 from casebook.case import CasebookError
-from casebook.records import read_record, write_json
+from casebook.paths import write_json
+from casebook.records import read_record
 from casebook.training.log import curve, skipped_steps
 from casebook.training.run import Run, read_lines
 
@@ -21,8 +22,7 @@ def copy(run, tmp_path):
     return shutil.copytree(run, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
 
 
-# `casebook.records.provenance` is the function of that name.
-provenance = import_module("casebook.records.provenance")
+provenance = import_module("casebook.records.record")
 
 
 def silent(line):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from casebook import records
 from casebook.bundle import archive, contents, measured
-from casebook.records.files import plain
+from casebook.paths import plain
 from casebook.settings import checked
 from casebook.training.log import curve
 from casebook.training.measure import input_digests

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from casebook import cli, records
+from casebook import cli, paths, records
 from casebook.bundle import archive, checking, contents, importing
 from casebook.bundle.archive import CannotCheck, Refused
 from casebook.case import CasebookError
 from casebook.experiments import replay
-from casebook.records.files import plain
+from casebook.paths import plain
 from casebook.settings import checked
 from casebook.training.log import curve
 
@@ -814,7 +814,7 @@ def test_seeds_of_other_settings_are_no_arm(accepted, found, file, results):
     """An arm keeps its name when the settings of its profile change."""
     path = accepted(found)(file, say=quietly)
     held = records.read_record(path)
-    records.write_json(path, held | {"config": held["config"] | {"learning_rate": 0.5}})
+    paths.write_json(path, held | {"config": held["config"] | {"learning_rate": 0.5}})
     with pytest.raises(Refused, match=r"seed0.json of .* was made with another learning_rate"):
         accepted(found, seed=1, adapter="b" * 64, completions="d" * 64)(file, say=quietly)
 

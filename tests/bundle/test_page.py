@@ -11,8 +11,8 @@ import typer
 from casebook import cli, paths
 from casebook.bundle import archive
 from casebook.bundle.importing import arm_of
+from casebook.paths import plain
 from casebook.records import load_claims
-from casebook.records.files import plain
 from casebook.settings import checked
 
 PAGE = paths.ROOT / "docs" / "ninety_minutes.md"

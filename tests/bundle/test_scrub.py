@@ -10,7 +10,7 @@ from casebook.bundle import scrub
 from casebook.bundle.contents import own_words
 from casebook.bundle.scrub import Scrubber, names_here, private_in
 from casebook.case import CasebookError
-from casebook.records.files import plain
+from casebook.paths import plain
 from casebook.settings import checked
 
 # Made up, as all names and secrets here: a home, and two folders that Linux has for everybody.

@@ -15,15 +15,13 @@ from casebook import experiments, paths
 from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
 from casebook.experiments.arms import read_arms as arms_of
+from casebook.paths import plain, write_json
 from casebook.records import (
     arms_with_completions,
     committed,
     committed_completions,
-    gate,
     read_record,
-    write_json,
 )
-from casebook.records.files import plain
 from casebook.training import Run, read_config
 
 ARM = {
@@ -45,7 +43,7 @@ def arms(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "CONFIGS", tmp_path / "configs")
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
     monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
-    monkeypatch.setattr(gate, "revision", lambda: {"dirty": False})
+    monkeypatch.setattr("casebook.records.record.revision", lambda: {"dirty": False})
     return folder / "experiments.yaml"
 
 

@@ -16,9 +16,7 @@ from typer.testing import CliRunner
 from casebook import paths, training
 from casebook.cli import app
 from casebook.experiments import replay
-from casebook.records import read_record, recorded, write_json
-from casebook.records.gate import arms_with_completions
-from casebook.records.provenance import machine
+from casebook.records import arms_with_completions, machine, read_record
 
 ROOT = Path(__file__).parents[2]
 HERE = {"machine": machine()}
@@ -163,14 +161,6 @@ def test_what_cannot_be_replayed_is_told_before_torch_is_loaded(arguments, said)
     told = subprocess.run(command, capture_output=True, text=True).stdout
     assert said in told
     assert told.strip().endswith("False")
-
-
-def test_the_first_seed_stands_for_its_arm(checkout):
-    for name in ("b/seed2", "b/seed10", "a/seed1"):
-        write_json(paths.RESULTS / "poker" / "nano" / f"{name}.json", {})
-    found = [path.relative_to(paths.RESULTS).as_posix() for path in recorded(["poker"], "nano")]
-    assert found == ["poker/nano/a/seed1.json", "poker/nano/b/seed2.json"]
-    assert [path.stem for path in recorded(["poker"], "nano", ["b"], 10)] == ["seed10"]
 
 
 # The committed records: one arm a case, by several methods, and under a constraint

@@ -73,7 +73,7 @@ def write_arm(tmp_path, monkeypatch):
             for when, value in zip(("before", "after"), pair, strict=True):
                 record[when] = {"accuracy": figure(value), "drift": value}
             path = paths.RESULTS / "poker" / profile / arm / f"seed{seed}.json"
-            records.write_json(path, record | {"provenance": {"model": model}} | more)
+            paths.write_json(path, record | {"provenance": {"model": model}} | more)
 
     return write
 
@@ -175,7 +175,7 @@ def test_a_gain_is_held_against_another(came, write_arm, after, outcome):
         record |= {"before": {"accuracy": figure(0.1, 0.001), "other": figure(0.1)}}
         record |= {"after": {"accuracy": figure(value, 0.001), "other": figure(0.2)}}
         path = paths.RESULTS / "poker" / "smol" / "made_up" / f"seed{seed}.json"
-        records.write_json(path, record | {"provenance": {"model": FETCHED}})
+        paths.write_json(path, record | {"provenance": {"model": FETCHED}})
     other = ["made_up/before/other", "made_up/after/other"]
     found, measured = came(left=PAIR["left"], expected="rises", gains_less_than=other)
     assert found == outcome
@@ -227,7 +227,7 @@ def test_a_study_needs_no_seeds(came, write_arm, right, condition, outcome):
     write_arm((0.1, 0.5), profile="smol")
     found = {"a": {"accuracy": figure(0.4)}, "b": {"accuracy": figure(0.2)}}
     made = {"provenance": {"model": FETCHED}}
-    records.write_json(studies.path("smol_poker"), made | {"found": found})
+    paths.write_json(studies.path("smol_poker"), made | {"found": found})
     assert came(right=f"smol_poker/found/{right}/accuracy", **condition)[0] == outcome
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from casebook import paths, records, site
+from casebook import paths, site
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 FIGURE = {"value": 0.35, "low": 0.33, "high": 0.37, "n": 1000}
@@ -210,7 +210,7 @@ def _write_record(
     figures = {"sampled_accuracy": FIGURE, "greedy_accuracy": FIGURE}
     record = {"case": case, "profile": profile, "arm": arm, "seed": seed, "provenance": {}}
     record |= {"before": figures, "after": figures, "train_seconds": 98.0 + seed} | fields
-    records.write_json(paths.RESULTS / case / profile / arm / f"seed{seed}.json", record)
+    paths.write_json(paths.RESULTS / case / profile / arm / f"seed{seed}.json", record)
 
 
 @pytest.fixture

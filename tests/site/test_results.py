@@ -236,7 +236,7 @@ def test_a_claim_is_shown_by_its_figures_with_what_we_expected(
 
 def test_the_benchmarks_have_their_commands(checkout):
     speeds = {"hands_per_second": {"oracle": 32_000_000.0}, "repeats": 7, "provenance": {"n": 1}}
-    records.write_json(paths.RESULTS / "benchmarks" / "oracle_speed.json", speeds)
+    paths.write_json(paths.RESULTS / "benchmarks" / "oracle_speed.json", speeds)
     *_, row = results.benchmarks_table().splitlines()
     assert row.startswith("| hands per second oracle | 32,000,000 | `python benchmarks/oracle_sp")
 
@@ -258,7 +258,7 @@ def test_the_loops_have_a_table_of_their_own(checkout):
         "samples_per_second": {"4x4": {"source": 8.0, "trl": 16.0, "trl lora": 16 / 2.375}},
         "seconds_of_a_step": steps,
     }
-    records.write_json(paths.RESULTS / "benchmarks" / "source_loop_smol.json", content)
+    paths.write_json(paths.RESULTS / "benchmarks" / "source_loop_smol.json", content)
     assert results.benchmarks_table() == ""
     head, _, source, trl, _ = results.loops_table().splitlines()
     assert source.startswith("| smol | 4x4 | source | 8 | 1.00 | 2 | 0.25 |")
@@ -274,7 +274,7 @@ def test_an_evaluation_has_a_row_for_each_way(checkout):
     asked = {"hands": 500, "tokens_of_a_prompt": 79.6, "torch_threads": 2}
     seconds = {"free, prompts once": 72.3, "free, every prompt whole": 81.1}
     content = {"profile": "smol", **asked, "seconds": seconds, "repeats": 3, "provenance": {}}
-    records.write_json(paths.RESULTS / "benchmarks" / "evaluation_speed.json", content)
+    paths.write_json(paths.RESULTS / "benchmarks" / "evaluation_speed.json", content)
     assert results.benchmarks_table() == ""
     assert results.evaluations_table().splitlines() == [
         "| smol | 500 hands, prompts of 80 tokens, 2 threads |",
@@ -295,7 +295,7 @@ def test_the_conversion_shows_its_bounds_and_where_texts_part(checkout):
         "as published": {**as_published, "by_prompt": [equal, apart]},
         "expanded": {**expanded, "by_prompt": [equal, equal]},
     }
-    records.write_json(paths.RESULTS / "poker" / "data" / "conversion.json", content)
+    paths.write_json(paths.RESULTS / "poker" / "data" / "conversion.json", content)
     table = results.conversion_table()
     assert "| as published | 97.5% of 40 positions (at least 95.0%) | 0.004 nats (at most" in table
     assert "| 0.05 nats | 1 of 2 |" in table
@@ -308,11 +308,11 @@ def test_processes_and_preflights_have_tables_of_their_own(checkout):
     both = {"greedy_accuracy": share, "sampled_accuracy": share | {"value": 0.55}}
     arms = {count: {"before": both, "after": both} for count in ("1", "2")}
     folder = paths.RESULTS / "benchmarks"
-    records.write_json(folder / "two_processes.json", {"arms": arms, "global_batch": 96})
+    paths.write_json(folder / "two_processes.json", {"arms": arms, "global_batch": 96})
     taken = {"memory": 2**30, "training": 10.0, "final test": 4.0}
     run = {"case": "poker", "profile": "smol", "actual": taken}
     run |= {"predicted": taken | {"training": 12.5}, "ratios": dict.fromkeys(taken, 1.25)}
-    records.write_json(folder / "preflight.json", {"runs": [run], "median_time_ratio": 1.1})
+    paths.write_json(folder / "preflight.json", {"runs": [run], "median_time_ratio": 1.1})
     assert results.benchmarks_table() == ""
     *_, one, two = results.processes_table().splitlines()
     assert one.startswith("| 1 | 50.0 % [40.0, 60.0] → 50.0 % [40.0, 60.0] | 55.0 % [")

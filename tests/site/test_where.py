@@ -9,7 +9,8 @@ import yaml
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, known_cases
-from casebook.records import committed, write_json
+from casebook.paths import write_json
+from casebook.records import committed
 from casebook.settings import read_arms
 from casebook.site import where, write_where
 

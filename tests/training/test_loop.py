@@ -21,7 +21,7 @@ from casebook import load_case, models, paths, training
 from casebook.case import PROFILES, CasebookError, Grade
 from casebook.models import generation
 from casebook.models.decoding import constraint_for
-from casebook.records.writing import alone_in
+from casebook.paths import alone_in
 from casebook.training import loop, measure
 
 CASE = load_case("poker")

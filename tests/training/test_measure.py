@@ -14,8 +14,7 @@ from casebook import evaluation, models, paths, training
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError, load_case
 from casebook.models import generation
-from casebook.records import first_and_last, has_test_figures
-from casebook.records.provenance import machine
+from casebook.records import first_and_last, has_test_figures, machine
 from casebook.training import log, loop, measure
 from casebook.training.progress import Progress
 

@@ -26,7 +26,7 @@ from casebook.bundle.scrub import private_in
 from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.evaluation import Evaluation
 from casebook.models import base_weights, model_source
-from casebook.records.files import plain
+from casebook.paths import plain
 from casebook.settings import checked
 from casebook.training.config import Config
 from casebook.training.log import curve, skipped_steps

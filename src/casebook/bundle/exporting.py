@@ -20,7 +20,8 @@ from casebook.bundle.checking import check
 from casebook.bundle.scrub import Scrubber, names_here
 from casebook.case import CasebookError
 from casebook.models import weights_hash
-from casebook.records.files import has_test_figures, plain, read_json
+from casebook.paths import plain, read_json
+from casebook.records import has_test_figures
 from casebook.training.config import Config
 from casebook.training.run import Run, read_lines
 

@@ -11,7 +11,8 @@ from casebook.bundle import contents
 from casebook.bundle.archive import Refused, read_bundle, unpacked
 from casebook.bundle.checking import check
 from casebook.case import CasebookError
-from casebook.records.files import digest, plain, read_record, write_json
+from casebook.paths import plain, write_json
+from casebook.records import digest, read_record
 from casebook.settings import checked, read_arms
 
 AS_CONFIGURED = "as_configured"  # the arm of runs of a profile's own settings

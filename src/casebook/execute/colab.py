@@ -66,7 +66,8 @@ def install_cell(variant: str, case: str | None = None) -> str:
             its name.
     """
     light = variant == "light"
-    extras = [name for name in ("train" * (not light), case) if name in paths.extras()]
+    optional = paths.project()["project"]["optional-dependencies"]
+    extras = [name for name in ("train" * (not light), case) if name in optional]
     cell = _INSTALL.replace("@fetch@", _CLONE if paths.repository() else _UNPACK)
     for name, value in {
         "address": paths.repository(),

@@ -36,7 +36,7 @@ from casebook.case import PROFILES, CasebookError, check_name
 from casebook.execute.colab import write_install_cells
 from casebook.execute.normalise import normalise, write_notebook
 from casebook.execute.notebooks import check_parameters, group_of, select
-from casebook.records.writing import alone_in
+from casebook.paths import alone_in
 
 UNKNOWN = 30  # seconds of a notebook that never ran here, roughly
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
@@ -269,7 +269,7 @@ class _Series:
         """Write the status file."""
         with self.lock:
             self.status[result.name] = asdict(result)
-            records.write_json(paths.REPORTS / "execution.json", self.status)
+            paths.write_json(paths.REPORTS / "execution.json", self.status)
 
     def digest(self, notebook: Path) -> str:
         """A hash of what a copy is made from, files that parameters name included."""

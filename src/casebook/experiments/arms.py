@@ -21,11 +21,16 @@ import pandas as pd
 from casebook import paths
 from casebook.case import PROFILES, CasebookError
 from casebook.detectors import RunWatch
-from casebook.records import read_record, write_json
-from casebook.records.files import first_and_last, has_test_figures, plain, write_rows
-from casebook.records.gate import check_clean, completions_file
-from casebook.records.provenance import revision
-from casebook.records.writing import check_writable, write_trouble
+from casebook.paths import check_writable, plain, write_json, write_trouble
+from casebook.records import (
+    check_clean,
+    completions_file,
+    first_and_last,
+    has_test_figures,
+    read_record,
+    revision,
+    write_rows,
+)
 from casebook.settings import chosen_runs, read_arms
 from casebook.training import (
     WATCH_EVERY,

@@ -26,9 +26,9 @@ from casebook import pretrained, training
 from casebook.case import PROFILES, CasebookError, load_case
 from casebook.experiments import arms
 from casebook.models import base_weights, load_saved
-from casebook.records.files import DIGITS, has_test_figures, plain, read_record
-from casebook.records.gate import committed_completions
-from casebook.records.provenance import machine
+from casebook.paths import plain
+from casebook.records import committed_completions, has_test_figures, machine, read_record
+from casebook.records.record import DIGITS
 from casebook.rewards import random_reward
 
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve

@@ -168,7 +168,7 @@ def texts_of(settings: Mapping[str, Any], shape: Shape) -> tuple[Texts, dict[str
 
 def check_output(folder: Path) -> None:
     """Raise a `CasebookError` where a folder cannot keep a preflight: it comes before a run."""
-    from casebook.records.writing import check_writable
+    from casebook.paths import check_writable
 
     if (folder / "metrics.jsonl").exists() or (folder / "record.json").exists():
         raise CasebookError(f"{folder} holds a run already, and a preflight comes before it")
@@ -177,7 +177,7 @@ def check_output(folder: Path) -> None:
 
 def write(found: Mapping[str, Any], folder: Path) -> Path:
     """Keep a preflight as `preflight.json` in a run's folder."""
-    from casebook.records.files import write_json
+    from casebook.paths import write_json
 
     check_output(folder)
     write_json(folder / FILE, found)
@@ -186,7 +186,7 @@ def write(found: Mapping[str, Any], folder: Path) -> Path:
 
 def as_json(found: Mapping[str, Any]) -> str:
     """A preflight as it is printed by `--json`."""
-    from casebook.records.files import plain
+    from casebook.paths import plain
 
     return json.dumps(plain(found), indent=1)
 

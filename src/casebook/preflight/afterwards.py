@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from casebook.case import CasebookError
-from casebook.records.files import read_json
+from casebook.paths import read_json
 
 OF_ANY_SEED = {"seed": None}
 TRAINING = ("evaluation", "rollout", "backward")  # the phases that `train_seconds` counts

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from casebook import paths, pretrained
 from casebook.case import CasebookError
 from casebook.install import PYTHONS, installed_version, pins_of
+from casebook.paths import write_trouble
 from casebook.preflight import prompts
 from casebook.preflight.cards import GIB, Machine, nvidia
 from casebook.preflight.memory import unsloth_trains, weights_bytes
 from casebook.preflight.shapes import Shape, shape_of
-from casebook.records.provenance import torch_cuda
-from casebook.records.writing import write_trouble
+from casebook.records import torch_cuda
 from casebook.settings import check_present
 
 OK, NOTE, FAILS = "ok", "note", "fails"

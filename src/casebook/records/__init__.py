@@ -6,25 +6,18 @@ training needs of records does not bring the claims with it.
 
 from casebook.lazy import lazy_names
 
-# At once: asked for later, the module of this name would stand in the function's place.
-from casebook.records.provenance import provenance
-
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "gate": """
-            arms_with_completions check_clean committed committed_completions recorded
+        "record": """
+            arms_with_completions check_clean committed committed_completions completions_file
+            digest figure_text first_and_last has_test_figures machine missing provenance
+            read_record read_rows recorded revision torch_cuda write_rows
         """,
-        "files": """
-            digest figure_text first_and_last has_test_figures missing read_record write_json
-        """,
-        "figures": """
-            answer_entropy discrimination figures_at labels_recalled
-        """,
+        "figures": "answer_entropy discrimination figures_at labels_recalled",
         "claims": """
             BASIS EXPLORATORY VERDICTS compared load_claims load_expectations load_source models_of
             predictions table_row tally tally_table write_up_box
         """,
     },
 )
-__all__ += ["provenance"]

@@ -39,8 +39,7 @@ import yaml
 from casebook.case import CasebookError, check_name, known_cases, load_case
 from casebook.records import studies
 from casebook.records.figures import SOME, STUDY, Figures, all_figures_at, records_at
-from casebook.records.files import figure_text
-from casebook.records.gate import committed
+from casebook.records.record import committed, figure_text
 from casebook.stats import pool_seeds
 
 CASES = Path(__file__).parents[1] / "cases"

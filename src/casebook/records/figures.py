@@ -16,7 +16,7 @@ from typing import Any
 
 from casebook.case import NO_ANSWER, CasebookError, load_case
 from casebook.records import studies
-from casebook.records.gate import committed
+from casebook.records.record import committed
 
 STUDY = None  # stands where an arm's records have their seed
 SOME = "some"

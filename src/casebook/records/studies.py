@@ -10,7 +10,7 @@ from typing import Any
 
 from casebook import paths
 from casebook.case import CasebookError, check_name
-from casebook.records.files import read_json
+from casebook.paths import read_json
 
 STUDIES = {  # name -> its case, and the module that makes it
     "conversion": ("poker", "conversion"),

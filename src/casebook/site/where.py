@@ -11,8 +11,7 @@ import yaml
 
 from casebook import paths
 from casebook.case import known_cases
-from casebook.records import table_row
-from casebook.records.files import read_record
+from casebook.records import read_record, table_row
 from casebook.settings import EXTENSION, read_arms
 from casebook.site.files import write_between_marks
 

@@ -19,8 +19,8 @@ from trl import GRPOConfig, ModelConfig, TrlParser
 from casebook import processes
 from casebook import settings as schema
 from casebook.case import CasebookError, load_case
-from casebook.records.files import digest
-from casebook.records.writing import write_trouble
+from casebook.paths import write_trouble
+from casebook.records import digest
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 
 # Seeds, and what only concerns logging: the runs of one arm share everything else.

@@ -37,8 +37,8 @@ from casebook.case import CasebookError, load_case
 from casebook.models import describe, engine, load_policy, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import end_ids, token_ids
-from casebook.records import provenance, write_json
-from casebook.records.writing import alone_in, write_trouble
+from casebook.paths import alone_in, write_json, write_trouble
+from casebook.records import provenance
 from casebook.settings import check_present
 from casebook.training import supervised
 from casebook.training.config import PLAIN, SUPERVISED, Config, reward_functions

@@ -17,7 +17,7 @@ import pandas as pd
 from casebook.case import PROFILES, load_case
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, evaluate, other_prompt_perplexity
 from casebook.models import load_base, load_saved, weights_hash
-from casebook.records.files import digest
+from casebook.records import digest
 from casebook.training.config import Config, settings_mark
 from casebook.training.log import text_of
 from casebook.training.progress import Progress

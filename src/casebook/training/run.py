@@ -15,9 +15,8 @@ import yaml
 
 from casebook import paths, processes
 from casebook.case import CasebookError
-from casebook.records import read_record, write_json
-from casebook.records.files import plain, read_json
-from casebook.records.writing import LOCK
+from casebook.paths import LOCK, plain, read_json, write_json
+from casebook.records import read_record
 from casebook.settings import read_settings, read_yaml
 from casebook.training.config import NOT_OF_THE_ARM, Config, settings_mark
 

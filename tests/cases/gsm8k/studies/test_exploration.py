@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from casebook import problem_sets
 from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import exploration
+from casebook.paths import plain
 from casebook.records import studies
-from casebook.records.files import plain
 
 THINGS = ("pens", "books", "trees", "miles", "hours", "cats", "chairs", "years", "eggs", "coins")
 

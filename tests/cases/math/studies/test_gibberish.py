@@ -35,7 +35,8 @@ from casebook.cases.math.studies.gibberish import (
     surprise,
     unseen,
 )
-from casebook.records import studies, write_json
+from casebook.paths import write_json
+from casebook.records import studies
 from casebook.training import Run
 
 CORPUS = ["the sum of 3 and 4 is 7", "so x = 5 and the answer is 12"]

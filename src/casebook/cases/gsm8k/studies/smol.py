@@ -21,7 +21,7 @@ import pandas as pd
 
 from casebook import untrained
 from casebook.cases.gsm8k.rewards import CHATS, REWARDS, WHOLE_TAGS
-from casebook.records.files import read_rows
+from casebook.records import read_rows
 from casebook.records.studies import completions_path
 from casebook.untrained import Part
 

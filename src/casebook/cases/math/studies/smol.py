@@ -14,7 +14,7 @@ import pandas as pd
 
 from casebook import untrained
 from casebook.cases.math.rewards import REWARDS
-from casebook.records.files import read_rows
+from casebook.records import read_rows
 from casebook.records.studies import completions_path
 from casebook.untrained import Part
 

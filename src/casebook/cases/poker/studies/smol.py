@@ -27,8 +27,8 @@ from casebook import paths
 from casebook.case import NO_ANSWER, CasebookError
 from casebook.cases.poker import data, oracle
 from casebook.cases.poker.rewards import grade
-from casebook.records import answer_entropy, provenance
-from casebook.records.files import digest, read_json, write_json
+from casebook.paths import read_json, write_json
+from casebook.records import answer_entropy, digest, provenance
 from casebook.stats import mean_interval
 
 NAME, PROFILE = "smol_poker", "smol"

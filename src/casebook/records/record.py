@@ -1,0 +1,370 @@
+"""Records: what a training measured, kept as a file with its way back to what made it.
+
+A number in a report is only as good as the way back to what made it. Each training leaves a
+record, a JSON file with its settings, seed, figures and provenance: versions, hardware, threads,
+the commit and the time. `results/<case>/<profile>/<arm>/` holds those that are committed, and
+notebooks, claims and the site read them through these functions. A record is never rewritten;
+whether today's code still does what it says is what `casebook replay` asks.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import zlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from casebook import paths
+from casebook.case import PROFILES, CasebookError, check_name, known_cases
+from casebook.paths import plain, read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIRED = ("case", "profile", "seed", "provenance")
+COMPLETIONS = "completions.jsonl.gz"  # of the runs that keep theirs: see `experiments.arms`
+DIGITS = 6  # of a figure in a table of completions
+PACKAGES = {
+    "torch": "torch",
+    "transformers": "transformers",
+    "trl": "trl",
+    "peft": "peft",
+    "datasets": "datasets",
+    "numpy": "numpy",
+    "accelerate": "accelerate",
+    "math_verify": "math-verify",
+    "casebook": "rlvr-casebook",
+    "unsloth": "unsloth",
+    "unsloth_zoo": "unsloth_zoo",
+    "vllm": "vllm",
+    "bitsandbytes": "bitsandbytes",
+    "triton": "triton",
+}
+
+
+# Committed records
+
+
+def check_clean() -> None:
+    """Raise a `CasebookError` where tracked files have changes: a record names its commit."""
+    if revision()["dirty"]:
+        raise CasebookError(
+            "tracked files have changes: commit them first, since a record names the commit that "
+            "it was made from"
+        )
+
+
+def committed(case: str, profile: str, arm: str | None = None) -> list[dict[str, Any]]:
+    """The committed records of a case and profile, by arm and seed; an empty list if none.
+
+    Args:
+        case: name of the case.
+        profile: name of the profile.
+        arm: only this arm's.
+
+    Raises:
+        UnknownName: unknown case or profile.
+        CasebookError: a record cannot be read.
+    """
+    check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    folder = paths.RESULTS / case / profile
+    records = [read_record(path) for path in folder.glob(f"{arm or '*'}/seed*.json")]
+    records.sort(key=lambda record: (str(record.get("arm")), record["seed"]))
+    return records
+
+
+def recorded(
+    cases: Iterable[str], profile: str, arms: Iterable[str] = (), seed: int | None = None
+) -> list[Path]:
+    """The records of some cases' arms, one for each arm: of the given seed, else of its first.
+
+    Args:
+        cases: names of cases.
+        profile: name of the profile.
+        arms: only these; all by default.
+        seed: of the records.
+
+    Raises:
+        CasebookError: an unknown name, or there is no such record.
+    """
+    cases, arms = list(cases), list(arms)
+    for case in cases:
+        check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    found: dict[Path, list[Path]] = {}
+    for case in cases:
+        for path in (paths.RESULTS / case / profile).glob("*/seed*.json"):
+            found.setdefault(path.parent, []).append(path)
+    for arm in arms:
+        check_name(f"recorded arm of {', '.join(cases)}", arm, sorted({f.name for f in found}))
+    chosen = [folder for folder in sorted(found) if not arms or folder.name in arms]
+    if not chosen:
+        raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
+    if seed is None:
+        return [min(found[folder], key=lambda path: int(path.stem[4:])) for folder in chosen]
+    for folder in chosen:
+        if folder / f"seed{seed}.json" not in found[folder]:
+            raise CasebookError(f"{folder.parents[1].name}/{folder.name} has no record of {seed=}")
+    return [folder / f"seed{seed}.json" for folder in chosen]
+
+
+def committed_completions(
+    case: str, profile: str = "nano", arm: str | None = None
+) -> "pd.DataFrame":
+    """What one run of the case wrote, in small; an empty frame where nothing is committed.
+
+    Args:
+        case: name of the case.
+        profile: name of the profile.
+        arm: of a real model's run; of an embedded model's one run a case is kept.
+
+    Returns:
+        One completion a row: `step`, `prompt`, `answer`, `completion`, `tokens`, `truncated`,
+        `well_formed`, `extracted` (`None` where nothing could be read), `correct`, `strict`,
+        one `reward/<name>` for each reward, `reward` and `advantage`.
+
+    Raises:
+        UnknownName: unknown case or profile.
+        CasebookError: the file is damaged.
+    """
+    check_name("case", case, known_cases())
+    check_name("profile", profile, PROFILES)
+    import pandas as pd
+
+    path = completions_file(case, profile, arm)
+    if not path.exists():
+        return pd.DataFrame()
+    rows = read_rows(path)
+    rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
+    return rows
+
+
+def completions_file(case: str, profile: str, arm: str | None = None) -> Path:
+    """Where `committed_completions` are kept."""
+    return paths.RESULTS / case / profile / (arm or "") / COMPLETIONS
+
+
+def arms_with_completions(case: str, profile: str) -> list[str]:
+    """The arms of a real model whose first seed's completions are committed."""
+    folder = paths.RESULTS / case / profile
+    return sorted(path.parent.name for path in folder.glob(f"*/{COMPLETIONS}"))
+
+
+# A record and its figures
+
+
+def read_record(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a record.
+
+    Raises:
+        CasebookError: there is no such file, it is not whole, or it is something else.
+    """
+    record = read_json(path)
+    missing = [key for key in REQUIRED if not isinstance(record, dict) or key not in record]
+    if missing:
+        raise CasebookError(f"{path} is not a record: it has no {', '.join(missing)}")
+    return record
+
+
+def has_test_figures(record: Mapping[str, Any]) -> bool:
+    """Whether a run was measured on test rows: one that chooses a setting is not, and its record
+    has `None` for `test`, `before` and `after`."""
+    return record["before"] is not None
+
+
+def first_and_last(record: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """A figure before and after a run's training: of test rows, else of validation rows.
+
+    Args:
+        record: of a run.
+        name: of the figure, such as `greedy_accuracy`.
+    """
+    if has_test_figures(record):
+        return record["before"][name]["value"], record["after"][name]["value"]
+    values = record["validation"][name]
+    return values[0], values[-1]
+
+
+def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:
+    """A figure with its 95 % interval as text; `percent` for shares.
+
+    >>> figure_text({"value": 0.884, "low": 0.862, "high": 0.9, "n": 1000})
+    '88.4 % [86.2, 90.0]'
+    >>> figure_text({"value": 41.26, "low": 40, "high": 42.5, "n": 1000}, percent=False)
+    '41.3 [40, 42.5]'
+    """
+    value, low, high = figure["value"], figure["low"], figure["high"]
+    if percent:
+        low, high = max(low, 0.0), min(high, 1.0)  # an interval by a normal may leave the shares
+        return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{value:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def missing(command: str) -> str:
+    """What a page says where there is no record: so, and the command that would make one.
+
+    >>> missing("casebook experiments poker")
+    '*No recorded run.* This would make one: `casebook experiments poker`'
+    """
+    return f"*No recorded run.* This would make one: `{command}`"
+
+
+def write_rows(rows: "pd.DataFrame", path: Path) -> None:
+    """Keep a table of completions: as compressed JSON lines, with figures of six digits.
+
+    The same rows give the same bytes in files of the same name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
+    rows.round(DIGITS).to_json(
+        path,
+        orient="records",
+        lines=True,
+        double_precision=DIGITS,
+        compression={"method": "gzip", "mtime": 0},
+    )
+
+
+def read_rows(path: Path) -> "pd.DataFrame":
+    """What `write_rows` wrote; neither texts that look like numbers nor dates are converted.
+
+    Raises:
+        CasebookError: there is no such file, or it is damaged.
+    """
+    import pandas as pd
+
+    try:
+        return pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise CasebookError(f"no completions can be read from {path}: {error}") from error
+
+
+def digest(value: Any) -> str:
+    """A hash of anything that JSON can hold: 16 hexadecimal digits."""
+    text = json.dumps(plain(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# Where a number came from
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, hardware, threads, git revision and time, without importing any of the packages.
+
+    A package that is not installed is left out; what this machine does not tell is `None`.
+
+    >>> sorted(provenance())
+    ['git', 'hardware', 'machine', 'threads', 'time', 'versions']
+    """
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "hardware": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "memory_gb": _memory_gb(),
+            "gpu": _gpu("name"),
+            "gpu_memory": _gpu("memory.total"),
+            "gpu_driver": _gpu("driver_version"),
+            "cuda": torch_cuda(),
+        },
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "machine": machine(),
+        "git": revision(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def machine() -> dict[str, str | None]:
+    """The kind of machine, as far as floating-point results depend on it.
+
+    Two machines of one kind give the same figures to the last digit: the same processor family
+    and model with the same instruction sets, the same build of torch, as many threads.
+    """
+    lines = _cpuinfo()
+    flags = " ".join(sorted(lines.get("flags", lines.get("Features", "")).split()))
+    model = [lines.get(name, "") for name in ("vendor_id", "cpu family", "model")]
+    return {
+        "processor": " ".join(filter(None, model)) or platform.machine(),
+        "flags": hashlib.sha256(flags.encode()).hexdigest()[:8],
+        "torch": _versions().get("torch"),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+
+
+def torch_cuda() -> str | None:
+    """The CUDA that torch was built for, such as `13.0`; `None` of a CPU build, or without torch.
+
+    The package's version says it only on PyTorch's own index; its `version.py` says it always.
+    It is read, not imported: torch takes seconds.
+    """
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^cuda\b[^=\n]*= *['\"](\d+\.\d+)['\"]", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def revision() -> dict[str, Any]:
+    """The commit, and whether tracked files differ from it; the records themselves may."""
+    revision = _output("git", "-C", str(paths.ROOT), "rev-parse", "HEAD")
+    rest = ("status", "--porcelain", "-uno", "--", ".", ":!results")
+    changes = _output("git", "-C", str(paths.ROOT), *rest)
+    return {"revision": revision, "dirty": bool(changes) if revision else None}
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's entries of /proc/cpuinfo; empty where there is none."""
+    try:
+        text = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name, distribution in PACKAGES.items():
+        try:
+            found[name] = version(distribution)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu() -> str:
+    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _gpu(field: str) -> str | None:
+    """What nvidia-smi says of each GPU, in one line."""
+    said = _output("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
+    return "; ".join(said.splitlines()) if said else None
+
+
+def _output(*command: str) -> str | None:
+    """The standard output of a program, or `None` where it is missing, fails or says nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
