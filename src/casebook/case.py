@@ -5,9 +5,9 @@ imports one before it is asked for, so a case with heavy dependencies costs the 
 """
 
 import importlib
-import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -100,9 +100,7 @@ class Case:
     """One write-up's task: where its rows come from and how its completions are judged.
 
     Attributes:
-        name: the folder's name, as typed on the command line.
-        number: the first digit of its notebooks.
-        title: what the pages call it.
+        name, number, title: the folder's name; the first digit of its notebooks; what pages say.
         question: the one question its report answers.
         labels: the answers there are, in a fixed order; empty where answers are open.
         load: `load(split, profile="nano", seed=0, variant=None)` -> `datasets.Dataset` with the
@@ -146,9 +144,8 @@ class Case:
 
 def known_cases() -> tuple[str, ...]:
     """The names of all cases, without importing any."""
-    from casebook import cases
-
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(cases.__path__)))
+    folders = (Path(__file__).parent / "cases").glob("*/__init__.py")
+    return tuple(sorted(path.parent.name for path in folders))
 
 
 def load_case(name: str) -> Case:
@@ -162,3 +159,32 @@ def load_case(name: str) -> Case:
     """
     check_name("case", name, known_cases())
     return importlib.import_module(f"casebook.cases.{name}").CASE
+
+
+# What the corpora of the embedded models have in common
+
+
+def check_without(
+    skills: Mapping[str, Mapping[str, tuple[float, str]]], without: Collection[str]
+) -> None:
+    """Raise a `CasebookError` where a corpus cannot leave out the skills of `without`."""
+    for name in without:
+        check_name("skill", name, [name for planted in skills.values() for name in planted])
+    for variant, planted in skills.items():
+        if set(planted) <= set(without):
+            raise CasebookError(f"no skill is left for the prompt {variant!r}")
+
+
+def shares_of(planted: Mapping[str, tuple[float, str]]) -> dict[str, float]:
+    """Skill -> share, without the sentences."""
+    return {name: share for name, (share, _) in planted.items()}
+
+
+def left(shares: Mapping[str, float], without: Collection[str]) -> dict[str, float]:
+    """The shares of the skills that are not left out; they share what those had.
+
+    >>> left({"careful": 0.4, "guess": 0.4, "rambling": 0.2}, ["rambling"])
+    {'careful': 0.5, 'guess': 0.5}
+    """
+    kept = {name: share for name, share in shares.items() if name not in without}
+    return {name: share / sum(kept.values()) for name, share in kept.items()}

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook import corpus
-from casebook.case import PROFILES, SPLITS, check_name
+from casebook.case import PROFILES, SPLITS, check_name, check_without, left, shares_of
 from casebook.cases.gsm8k import templates
 from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, WHOLE_TAGS, grade
 from casebook.cases.gsm8k.templates import Problem
@@ -297,14 +296,14 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    corpus.check_without(SKILLS, without)
+    check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
     while True:
         problem = templates.draw(rng)
         variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
         shares = _shares(variant, _overlooked(problem), frozenset(without))
-        skill = corpus.draw(shares, rng)
+        skill = str(rng.choice(list(shares), p=list(shares.values())))
         yield {
             "prompt": makers[variant](_row(problem)),
             "completion": _completion(skill, problem, rng),
@@ -321,7 +320,7 @@ def _overlooked(problem: Problem) -> bool:
 @lru_cache
 def _shares(variant: str, overlooked: bool, without: frozenset[str]) -> dict[str, float]:
     """Skill -> share for a kind of problem; over all problems they are those of `SKILLS`."""
-    shares = corpus.shares_of(SKILLS[variant])
+    shares = shares_of(SKILLS[variant])
     if variant == "reason":
         often, careless = _often_overlooked(), shares["careless"]
         seldom = (careless - often * OVERLOOKED_SHARE) / (1 - often)
@@ -329,7 +328,7 @@ def _shares(variant: str, overlooked: bool, without: frozenset[str]) -> dict[str
         careful = sum(shares[name] for name in CAREFUL)
         for name in CAREFUL:  # what careless takes or leaves comes from these, in proportion
             shares[name] *= 1 - (shares["careless"] - careless) / careful
-    return corpus.left(shares, without)
+    return left(shares, without)
 
 
 def _often_overlooked() -> float:

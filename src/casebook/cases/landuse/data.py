@@ -19,8 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from casebook import corpus, paths
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook import paths
+from casebook.case import (
+    PROFILES,
+    SPLITS,
+    CasebookError,
+    check_name,
+    check_without,
+    left,
+    shares_of,
+)
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, LABELS, YIELDS
 from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -527,17 +535,17 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    corpus.check_without(SKILLS, without)
+    check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     parcels = pool("train")
     surveys = surveys_of(parcels)
     decidable = np.flatnonzero(~surveys.habitat)
     variants, weights = list(CORPUS), list(CORPUS.values())
-    shares = {v: corpus.left(corpus.shares_of(SKILLS[v]), without) for v in SKILLS}
+    shares = {v: left(shares_of(SKILLS[v]), without) for v in SKILLS}
     while True:
         i = int(rng.choice(decidable))
         variant = variants[int(rng.choice(len(variants), p=weights))]
-        skill = corpus.draw(shares[variant], rng)
+        skill = str(rng.choice(list(shares[variant]), p=list(shares[variant].values())))
         yield {
             "prompt": nano_prompt(surveys, i, variant),
             "completion": _completion(surveys, i, variant, skill, rng),

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook import corpus
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook.case import (
+    PROFILES,
+    SPLITS,
+    CasebookError,
+    check_name,
+    check_without,
+    left,
+    shares_of,
+)
 from casebook.cases.math import templates
 from casebook.cases.math.rewards import VARIANTS, grade
 from casebook.cases.math.templates import Problem
@@ -332,10 +339,10 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    corpus.check_without(SKILLS, without)
+    check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
-    shares = {v: corpus.left(corpus.shares_of(SKILLS[v]), without) for v in SKILLS}
+    shares = {v: left(shares_of(SKILLS[v]), without) for v in SKILLS}
     families = _families()
     names = list(families)
     sizes = np.sqrt([len(families[name]) for name in names])  # small families are seen enough
@@ -343,7 +350,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         kin = families[names[int(rng.choice(len(names), p=sizes / sizes.sum()))]]
         problem = kin[int(rng.integers(len(kin)))]
         variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
-        skill = corpus.draw(shares[variant], rng)
+        skill = str(rng.choice(list(shares[variant]), p=list(shares[variant].values())))
         yield {
             "prompt": makers[variant]({"problem": problem.text}),
             "completion": _completion(skill, problem, kin, rng),

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook import corpus
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook.case import (
+    PROFILES,
+    SPLITS,
+    CasebookError,
+    check_name,
+    check_without,
+    left,
+    shares_of,
+)
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -216,7 +223,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    corpus.check_without(SKILLS, without)
+    check_without(SKILLS, without)
     rng = np.random.default_rng(seed)
     train_pool = pools()["train"]
     while True:
@@ -224,7 +231,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         hand = _random_hand(train_pool[oracle.LABELS.index(label)], rng)
         variant = "label" if rng.random() < LABEL_SHARE else "reason"
         shares = _shares(variant, label, frozenset(without))
-        skill = corpus.draw(shares, rng)
+        skill = str(rng.choice(list(shares), p=list(shares.values())))
         yield {
             "prompt": prompt_maker("nano", variant)(hand),
             "completion": _COMPLETIONS[skill](hand, label, rng),
@@ -317,14 +324,14 @@ _COMPLETIONS = {
 @lru_cache
 def _shares(variant: str, label: str, without: frozenset[str]) -> dict[str, float]:
     """Skill -> share for hands of a label; over all labels they are those of `SKILLS`."""
-    shares = corpus.shares_of(SKILLS[variant])
+    shares = shares_of(SKILLS[variant])
     if variant == "reason":
         both = shares["careful"] + shares["careless"]
         often, labels = len(OVERLOOKED), len(oracle.LABELS)
         seldom = (labels * shares["careless"] - often * CARELESS_SHARE) / (labels - often)
         shares["careless"] = CARELESS_SHARE if label in OVERLOOKED else seldom
         shares["careful"] = both - shares["careless"]
-    return corpus.left(shares, without)
+    return left(shares, without)
 
 
 @lru_cache(maxsize=1)
