@@ -10,7 +10,7 @@ from casebook.case import (
     CasebookError,
     UnknownName,
     check_name,
-    check_without,
+    check_skills,
     known_cases,
     left,
 )
@@ -51,11 +51,11 @@ def test_a_prompt_with_planted_skills_can_be_loaded_and_its_oracle_is_right(name
 
 
 def test_what_is_left_out_has_to_be_there_and_to_leave_something():
-    check_without(SKILLS, ["guess"])
+    check_skills(SKILLS, ["guess"])
     with pytest.raises(UnknownName, match="known are careful, guess, blurt"):
-        check_without(SKILLS, ["gess"])
+        check_skills(SKILLS, ["gess"])
     with pytest.raises(CasebookError, match="no skill is left for the prompt 'label'"):
-        check_without(SKILLS, ["blurt"])
+        check_skills(SKILLS, ["blurt"])
     shares = left({"careful": 0.2, "guess": 0.3, "blurt": 0.5}, ["blurt"])
     assert shares == pytest.approx({"careful": 0.4, "guess": 0.6})
 

@@ -164,7 +164,7 @@ def load_case(name: str) -> Case:
 # What the corpora of the embedded models have in common
 
 
-def check_without(
+def check_skills(
     skills: Mapping[str, Mapping[str, tuple[float, str]]], without: Collection[str]
 ) -> None:
     """Raise a `CasebookError` where a corpus cannot leave out the skills of `without`."""

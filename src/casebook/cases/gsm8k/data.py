@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook.case import PROFILES, SPLITS, check_name, check_without, left, shares_of
+from casebook.case import PROFILES, SPLITS, check_name, check_skills, left, shares_of
 from casebook.cases.gsm8k import templates
 from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, WHOLE_TAGS, grade
 from casebook.cases.gsm8k.templates import Problem
@@ -296,7 +296,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    check_without(SKILLS, without)
+    check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
     while True:

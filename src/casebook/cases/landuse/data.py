@@ -20,15 +20,7 @@ import numpy as np
 import pandas as pd
 
 from casebook import paths
-from casebook.case import (
-    PROFILES,
-    SPLITS,
-    CasebookError,
-    check_name,
-    check_without,
-    left,
-    shares_of,
-)
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name, check_skills, left, shares_of
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, LABELS, YIELDS
 from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -535,7 +527,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    check_without(SKILLS, without)
+    check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
     parcels = pool("train")
     surveys = surveys_of(parcels)

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook.case import (
-    PROFILES,
-    SPLITS,
-    CasebookError,
-    check_name,
-    check_without,
-    left,
-    shares_of,
-)
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name, check_skills, left, shares_of
 from casebook.cases.math import templates
 from casebook.cases.math.rewards import VARIANTS, grade
 from casebook.cases.math.templates import Problem
@@ -339,7 +331,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    check_without(SKILLS, without)
+    check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
     shares = {v: left(shares_of(SKILLS[v]), without) for v in SKILLS}

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook.case import (
-    PROFILES,
-    SPLITS,
-    CasebookError,
-    check_name,
-    check_without,
-    left,
-    shares_of,
-)
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name, check_skills, left, shares_of
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -223,7 +215,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         UnknownName: `without` names no skill.
         CasebookError: `without` names all skills of a prompt.
     """
-    check_without(SKILLS, without)
+    check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
     train_pool = pools()["train"]
     while True:
