@@ -31,8 +31,8 @@ from unittest.mock import patch
 import typer
 
 from casebook import paths, pretrained
+from casebook.backend import hardware
 from casebook.case import CasebookError, check_name
-from casebook.hardware import hardware
 from casebook.paths import read_json, write_json
 from casebook.records import provenance
 
@@ -395,16 +395,16 @@ def _peak_mb(device: str) -> int:
 
 
 def _predicted_mb(settings: Mapping[str, Any]) -> int:
-    """The most that preflight predicts for writing and learning, as torch would count it."""
-    from casebook import preflight
-    from casebook.preflight import afterwards, cards, memory, shapes
+    """The most that preflight predicts, as torch would count it: on a GPU without CUDA's own."""
+    from casebook.preflight import longest_prompt
+    from casebook.preflight.estimate import memory
+    from casebook.preflight.sizes import machine_for, shape_of
 
-    shape, _ = shapes.shape_of(settings["model_name_or_path"])
-    machine = cards.chosen(None, settings, preflight.libraries)
-    texts, _ = preflight.texts_of(settings, shape)
-    found = {phase.name: phase for phase in memory.phases(settings, shape, machine, texts)}
-    parts = [found[name].parts for name in ("rollout", "backward")]
-    return round(max(afterwards.counted(one, machine.gpu) for one in parts) / 2**20)
+    shape, machine = shape_of(settings["model_name_or_path"]), machine_for(settings)
+    parts = memory(settings, shape, machine, longest_prompt(settings, shape)[0])
+    return round(
+        sum(n for name, n in parts.items() if name != "process" or not machine.gpu) / 2**20
+    )
 
 
 def _parity(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

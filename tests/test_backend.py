@@ -112,12 +112,39 @@ def test_the_command_line_evaluates_by_the_policys_card(alone, tmp_path):
 
 def test_mistakes_are_sentences(monkeypatch):
     with pytest.raises(CasebookError, match="unknown profile 't5'"):
-        backend.backend_of("t5")
+        backend.choose_backend("t5")
     monkeypatch.setenv("CASEBOOK_BACKEND", "jax")
     with pytest.raises(CasebookError, match="unknown CASEBOOK_BACKEND 'jax': known are auto"):
-        backend.backend_of("nano")
+        backend.choose_backend("nano")
     monkeypatch.setenv("CASEBOOK_BACKEND", "unsloth")
     monkeypatch.setattr(backend, "find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "unsloth", raising=False)
     with pytest.raises(CasebookError, match="'unsloth', but unsloth is not installed"):
-        backend.backend_of("nano")
+        backend.choose_backend("nano")
+
+
+@pytest.mark.parametrize(
+    ("free", "generation", "profile"),
+    [
+        (14, 7, "t4"),
+        (79, 8, "a100"),
+        (22, 8, "gpu24"),
+        (79, 7, "t4"),
+        (14, 8, "t4"),
+        (2, 8, "nano"),
+    ],
+)
+def test_the_proposed_profile_fits_the_memory_that_is_free(free, generation, profile, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * 2**30, 80 * 2**30))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (generation, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    found = backend.hardware()
+    assert (found["profile"], found["gpu"]) == (profile, "a card")
+    assert found["reason"].startswith(f"{free}.0 GiB are free on the GPU")
+
+
+def test_without_a_gpu_the_embedded_model_is_proposed():
+    assert backend.hardware()["profile"] == "nano"

@@ -2,14 +2,15 @@
 
 Unsloth rewrites TRL's trainers when it is imported, so it has to come before TRL, and it stays for
 as long as the process lives. That is why this is decided once, by the profile, before anything else
-is imported: an embedded model in float32 on the processor is not what Unsloth is made for.
-`CASEBOOK_BACKEND=unsloth` or `=peft` decides otherwise.
+is imported. `CASEBOOK_BACKEND=unsloth` or `=peft` decides otherwise.
 """
 
 import os
+import platform
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from casebook.case import PROFILES, CasebookError, check_name
 
@@ -17,36 +18,22 @@ BACKENDS = {"unsloth": "Unsloth", "peft": "transformers + PEFT"}  # names, and h
 _chosen: str | None = None
 
 
-def backend_of(profile: str) -> str:
-    """The backend that belongs to a profile here, one of `BACKENDS`.
-
-    Raises:
-        CasebookError: an unknown profile or `CASEBOOK_BACKEND`, or Unsloth is asked for by name
-            and not installed.
-    """
-    check_name("profile", profile, PROFILES)
-    asked = os.environ.get("CASEBOOK_BACKEND") or "auto"
-    check_name("CASEBOOK_BACKEND", asked, ("auto", *BACKENDS))
-    installed = "unsloth" in sys.modules or find_spec("unsloth") is not None
-    if asked == "unsloth" and not installed:
-        raise CasebookError("CASEBOOK_BACKEND is 'unsloth', but unsloth is not installed")
-    if asked != "auto":
-        return asked
-    return "unsloth" if installed and PROFILES[profile].device == "gpu" else "peft"
-
-
 def choose_backend(profile: str) -> str:
-    """Decide for this process what trains and loads its policies, and import Unsloth if it does.
-
-    Returns:
-        One of `BACKENDS`.
+    """Decide what of `BACKENDS` trains in this process, and import Unsloth where it does.
 
     Raises:
-        CasebookError: as `backend_of`; or it is too late, because TRL was imported or another
-            profile's backend was chosen before.
+        CasebookError: an unknown profile or `CASEBOOK_BACKEND`; Unsloth is asked for by name and
+            not installed; or it is too late, because TRL or another backend is there already.
     """
     global _chosen
-    backend = backend_of(profile)
+    check_name("profile", profile, PROFILES)
+    backend = os.environ.get("CASEBOOK_BACKEND") or "auto"
+    check_name("CASEBOOK_BACKEND", backend, ("auto", *BACKENDS))
+    installed = "unsloth" in sys.modules or find_spec("unsloth") is not None
+    if backend == "auto":
+        backend = "unsloth" if installed and PROFILES[profile].device == "gpu" else "peft"
+    if backend == "unsloth" and not installed:
+        raise CasebookError("CASEBOOK_BACKEND is 'unsloth', but unsloth is not installed")
     if _chosen not in (None, backend):
         raise CasebookError(
             f"the profile {profile!r} needs {BACKENDS[backend]}, and this process works with "
@@ -67,3 +54,23 @@ def choose_backend(profile: str) -> str:
 def unsloth_chosen() -> bool:
     """Whether Unsloth loads the policies of this process."""
     return _chosen == "unsloth"
+
+
+def hardware() -> dict[str, Any]:
+    """This machine: `cpu`, `cores`, `memory_gb`, `gpu` (name or `None`), `profile` and `reason`.
+
+    The profile is the largest whose usual models fit into the memory that is free on the GPU.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    found = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+    found |= {"memory_gb": round(memory, 1), "gpu": None, "profile": "nano"}
+    import torch
+
+    if not torch.cuda.is_available():
+        return found | {"reason": "no GPU: the embedded model trains in minutes on one core"}
+    free, bf16 = torch.cuda.mem_get_info(0)[0] / 2**30, torch.cuda.get_device_capability(0)[0] >= 8
+    profile = "t4" if free > 13 else "nano"
+    if bf16 and free > 20:
+        profile = "a100" if free > 36 else "gpu24"
+    reason = f"{free:.1f} GiB are free on the GPU; ask casebook preflight before hours are spent"
+    return found | {"gpu": torch.cuda.get_device_name(0), "profile": profile, "reason": reason}

@@ -175,10 +175,6 @@ def train(
     for name in ("greedy_accuracy", "sampled_accuracy"):
         before, after = first_and_last(record, name)
         _say(f"{name}{rows}: {before:.3f} before, {after:.3f} after")
-    if record.get("predicted"):
-        from casebook.preflight.report import show_afterwards
-
-        show_afterwards(record["predicted"])
     _say(f"{run.path / 'record.json'}")
 
 
@@ -189,46 +185,22 @@ def preflight(
         str | None, typer.Option(help="t4, 24, a100-40, a100-80 or h100; default: what is here.")
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Let it write for some prompts and make a step.")
+        bool, typer.Option("--measure", help="Make the first steps of the training, here.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
-    cost: Annotated[float | None, typer.Option(help="What the machine costs per hour.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Hours you have.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Run folder that keeps it; the training goes there too.")
-    ] = None,
     setting: Settings = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Before hours are spent: does a training fit, how long does it take, can it learn?
+    """Before hours are spent: does a training fit, and how long does a step take?
 
-    Exit code 0 for go, 1 for change or stop, 2 where it cannot be told.
+    Exit code 0 where it fits, 1 where it is close or does not, 2 where it cannot be told.
     """
     _use_data(data_dir)
     from casebook import preflight as before
 
-    if output:
-        before.check_output(output)
-    found = before.preflight(
-        config,
-        gpu=gpu,
-        measure=measure,
-        hours=hours,
-        cost_per_hour=cost,
-        overrides=parse_parameters(setting or []),
-        output=output,
-        say=lambda line: print(f"{line} …", file=sys.stderr, flush=True),
-    )
-    kept = before.write(found, output) if output else None
-    if as_json:
-        print(before.as_json(found))
-    else:
-        from casebook.preflight import report
-
-        report.show(found)
-        if kept:
-            _say(str(kept))
-    raise typer.Exit(before.verdict.EXIT[found["verdict"]])
+    found = before.preflight(config, gpu, measure, parse_parameters(setting or []))
+    print(json.dumps(found, indent=1) if as_json else "\n".join(before.lines(found)))
+    raise typer.Exit(before.EXIT[found["verdict"]])
 
 
 @app.command()
@@ -519,7 +491,7 @@ def site(
 @app.command()
 def hardware() -> None:
     """Show processor, memory and GPU, and the profile that fits them."""
-    from casebook.hardware import hardware as found
+    from casebook.backend import hardware as found
 
     for name, value in found().items():
         _say(f"{name}: {value}")

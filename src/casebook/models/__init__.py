@@ -1,6 +1,6 @@
 """A policy for a case and profile, and the one way from a prompt to token ids."""
 
-from casebook.hardware import hardware
+from casebook.backend import hardware
 
 # `load` comes first: where CASEBOOK_BACKEND names Unsloth, it imports it before what it patches.
 from casebook.models.engine import free as free_engine

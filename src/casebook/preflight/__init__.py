@@ -1,205 +1,172 @@
-"""Before hours are spent: whether a training fits, how long it takes, whether it can learn.
+"""Before hours are spent: whether a training fits, and how long a step takes.
 
-    shapes, memory, cards     bytes by phase, from the shape of the model alone
-    times                     seconds by phase, from a card's data sheet
-    checks, prompts           versions, disk, model and data; lengths, beginnings and ends
-    measured                  `--measure`: completions of the training itself, and one step
-    verdict, report           go, change or stop; what is printed
+    sizes      what a model's config.json and a card's data sheet say
+    estimate   one sum of the memory with its error bar; a range of seconds per step
+    checks     card, versions, disk, model and data
+    measured   `--measure`: the first steps of the training itself
 
-`preflight` does all of it for one configuration. Nothing below this folder is imported by a
-training: a run that was looked at first is the same run.
+Nothing below this folder is imported by a training: a run that was looked at first is the same run.
 """
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from casebook.backend import choose_backend
-from casebook.case import CasebookError
-from casebook.preflight import cards, checks, prompts, times, verdict
-from casebook.preflight.memory import Texts, longest_allowed, phases
-from casebook.preflight.shapes import Shape, UnknownShape, shape_of
+from casebook.case import CasebookError, load_case
+from casebook.preflight.checks import FAILS, OK, check_all
+from casebook.preflight.estimate import ERROR, memory, seconds_per_step, vllm_needs, vllm_reserve
+from casebook.preflight.sizes import GIB, Shape, machine_for, shape_of
 from casebook.settings import checked
 
-FILE = "preflight.json"
-# What a process holds once it has imported a training, in bytes: measured under Linux with torch's
-# CPU build 2.13.0. `libraries` measures it anew.
-LIBRARIES = 547 * 2**20
+FITS, CLOSE, NOT = "fits", "close", "does not fit"
+EXIT = {FITS: 0, CLOSE: 1, NOT: 1}
+SILENT, TRUNCATED = 0.6, 0.2  # shares above which a training would hardly teach
+SEEN = 2000  # training prompts that are looked at
+CHARACTERS, TEMPLATE = 2.5, 48  # a token, at least; tokens of a chat template, at most
 
 
 def preflight(
     config: str | Path,
     gpu: str | None = None,
     measure: bool = False,
-    hours: float | None = None,
-    cost_per_hour: float | None = None,
     overrides: Mapping[str, Any] | None = None,
-    output: str | Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Look at a training before it begins.
 
     Args:
         config: its YAML file.
         gpu: a card by name; by default what this machine has.
-        measure: let the training write for some prompts and make a step, here.
-        hours: there are for it.
-        cost_per_hour: what the machine costs, in any currency.
+        measure: make the first steps of the training, here.
         overrides: fields that take another value.
-        output: the run's folder, whose disk is looked at; by default that of all runs.
-        say: called with what is done next.
 
     Returns:
-        `config`, `case`, `profile`, `settings`, `machine`, `checks`, `prompts`, `phases` (`name`,
-        `bytes_needed`, `bytes_there`, `seconds`, `parts`, `assumed`), `measured`, `hours`, `cost`,
-        `verdict` (`go`, `change`, `stop` or `cannot be told`), `reasons` and `changes` (`field`,
-        `now`, `to`, `why`).
+        `config`, `machine`, `steps`, `checks` (`name`, `state`, `said`), `prompt` (tokens of the
+        `longest`, and `how` they were counted), `memory` (`parts`, and `low`, `high` and `there`,
+        in bytes), `seconds_per_step` (`low` and `high`, or `None`), `measured`, `verdict` (`fits`,
+        `close`: within the error bar, or it would hardly teach; or `does not fit`) and `reasons`.
 
     Raises:
-        CasebookError: a configuration, card or number that cannot be.
+        CasebookError: it cannot be told: a configuration or card that cannot be, or a model whose
+            shape is not known.
     """
     settings = checked(config, overrides)
-    for name, value in (("--hours", hours), ("--cost", cost_per_hour)):
-        if value is not None and not 0 <= value < float("inf"):
-            raise CasebookError(f"{name} is {value}, and must be a number from 0 on")
-    here = gpu is None
-    machine = cards.chosen(gpu, settings, libraries)
+    if measure and gpu:
+        raise CasebookError("--measure runs the training here: leave --gpu out")
     if measure:
-        if not here:
-            raise CasebookError("--measure runs the training here: leave --gpu out")
         choose_backend(settings["profile"])  # before transformers, which a tokenizer needs
-    found: dict[str, Any] = {
-        **{"config": str(config), "case": settings["case"], "profile": settings["profile"]},
-        "settings": settings,
-        "machine": {"name": machine.name, "gpu": machine.gpu, "bytes": machine.total},
-        "checks": [check._asdict() for check in checks.checks(settings, machine, here, output)],
-        **{"prompts": None, "phases": [], "measured": None, "hours": None, "cost": None},
-        "seconds_by": "estimated",
-        **{"verdict": verdict.UNKNOWN, "reasons": [], "changes": []},
-    }
-    try:
-        shape, where = shape_of(settings["model_name_or_path"])
-    except UnknownShape as error:
-        return found | {"reasons": [str(error)]}
-    texts, found["prompts"] = texts_of(settings, shape)
-    stops = [
-        f"{check['name']}: {check['said']}"
-        for check in found["checks"]
-        if check["state"] == checks.FAILS
-    ]
-    stops += verdict.of_capability(settings, machine)
-    parts = {phase.name: phase for phase in phases(settings, shape, machine, texts)}
-    seconds = times.seconds(settings, shape, machine, texts, parts)
-    word, reasons, change = verdict.of_memory(settings, shape, machine, texts, list(parts.values()))
-    if measure and not stops and all(phase.headroom >= 0 for phase in parts.values()):
-        from casebook.preflight import measured
+    machine = machine_for(settings, gpu)
+    shape = shape_of(settings["model_name_or_path"])
+    looked = [check._asdict() for check in check_all(settings, machine, not gpu, shape)]
+    reasons = [f"{check['name']}: {check['said']}" for check in looked if check["state"] == FAILS]
+    prompt, how = longest_prompt(settings, shape)
+    needed, reserve = vllm_needs(settings, shape, prompt), vllm_reserve(settings, machine)
+    if 0 < reserve < needed:
+        size = f"{needed / GIB:.1f} GiB for weights and one completion, and has {reserve / GIB:.1f}"
+        reasons.append(f"vLLM needs {size}: raise vllm_gpu_memory_utilization")
+    word = NOT if reasons else FITS
+    parts = memory(settings, shape, machine, prompt)
+    low, high = ((1 + sign * ERROR) * sum(parts.values()) for sign in (-1, 1))
+    if high > machine.there:
+        word = NOT if reasons or low > machine.there else CLOSE
+        size = f"{low / GIB:.1f} to {high / GIB:.1f} of {machine.there / GIB:.1f} GiB"
+        reasons.append(f"memory: it takes {size} on {machine.name}")
+    span, figures = seconds_per_step(settings, shape, machine, prompt), None
+    if measure and word != NOT:
+        from casebook.models.generation import out_of_memory
+        from casebook.preflight.measured import measured
 
         try:
-            found["measured"] = measured.measured(settings, say)
-        except measured.TooLittleMemory as error:
-            stops.append(str(error))
-        except CasebookError as error:
-            return found | {"phases": _rows(parts, seconds, where), "reasons": [str(error)]}
-        else:
-            seconds = measured.phase_seconds(settings, texts, parts, found["measured"], machine.gpu)
-            found["seconds_by"] = "measured"
-            stops += verdict.of_measure(found["measured"])
-    elif measure:
-        reasons.append("nothing was measured: see what stands above")
-    stops += verdict.of_time(seconds, hours, settings["max_steps"])
-    if hours is not None and None in seconds.values():
-        reasons.append("how long it takes is not known here without --measure")
-        word = verdict.UNKNOWN if word == verdict.GO else word
-    if None not in seconds.values():
-        found["hours"] = sum(seconds.values()) / 3600
-        if cost_per_hour is not None:
-            found["cost"] = found["hours"] * cost_per_hour
-    return found | {
-        "phases": _rows(parts, seconds, where),
-        "verdict": verdict.STOP if stops else word,
-        "reasons": [*stops, *reasons],
-        "changes": change.rows(settings) if change else [],
+            figures = measured(settings)
+            span = figures["seconds"], figures["seconds"]
+            dull = _dull(figures)
+            word, reasons = CLOSE if dull else word, [*reasons, *dull]
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            word, said = NOT, str(error).strip().partition("\n")[0]
+            reasons.append(f"measuring ran out of memory ({said})")
+    return {
+        "config": str(config),
+        "machine": machine.name,
+        "steps": settings["max_steps"],
+        "checks": looked,
+        "prompt": {"longest": prompt, "how": how},
+        "memory": {"parts": parts, "low": int(low), "high": int(high), "there": machine.there},
+        "seconds_per_step": span and dict(zip(("low", "high"), span, strict=True)),
+        "measured": figures,
+        "verdict": word,
+        "reasons": reasons,
     }
 
 
-def libraries(settings: Mapping[str, Any]) -> int:
-    """Bytes that a process holds once a training and its rows are there, before any model.
-
-    Another process is asked, because this one has imported other things; where it cannot answer,
-    a figure stands in.
-    """
-    asked = [settings["case"], settings["profile"], settings["seed"], settings["variant"]]
-    code = (
-        "import json, sys; from casebook.training import loop; "
-        "case, *how = json.loads(sys.argv[1]); loop.load_case(case).load('train', *how); "
-        "print(open('/proc/self/status').read())"
-    )
-    command = [sys.executable, "-c", code, json.dumps(asked)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-        lines = done.stdout.splitlines()
-        held = next(line for line in lines if line.startswith("VmRSS:"))
-    except (OSError, subprocess.SubprocessError, StopIteration):
-        return LIBRARIES
-    return int(held.split()[1]) * 1024
+def _dull(figures: Mapping[str, Any]) -> list[str]:
+    """What the completions of an untrained policy say against a training."""
+    silent, truncated = (figures[name]["value"] for name in ("silent", "truncated"))
+    found = []
+    if silent > SILENT:
+        why = "easier rows, larger groups, or a higher temperature"
+        found.append(f"{silent:.0%} of the groups are silent, and teach nothing: {why}")
+    if truncated > TRUNCATED:
+        where = "at max_completion_length: raise it, or ask for shorter answers"
+        found.append(f"{truncated:.0%} of the completions are cut {where}")
+    return found
 
 
-def texts_of(settings: Mapping[str, Any], shape: Shape) -> tuple[Texts, dict[str, Any]]:
-    """Lengths of the prompts: counted, from their characters, or the longest that fit.
+def longest_prompt(settings: Mapping[str, Any], shape: Shape) -> tuple[int, str]:
+    """Tokens of the longest training prompt that is kept, and how they were counted.
 
     Raises:
         CasebookError: every training prompt is too long.
     """
+    completion = settings["max_completion_length"]
+    room = min(settings["max_seq_length"], shape.positions) - completion
+    how = (settings[name] for name in ("profile", "seed", "variant"))
     try:
-        train, test = (prompts.rows_of(settings, split) for split in ("train", "test"))
-    except CasebookError as error:
-        note = f"not read, so the longest that fit are assumed: {error}"
-        return longest_allowed(settings, shape), {"note": note}
+        rows = load_case(settings["case"]).load("train", *how)
+    except CasebookError:
+        return room, "the longest that the settings allow: the data are not here"
+    prompts = rows.select(range(min(SEEN, len(rows))))["prompt"]
+    from transformers import AutoTokenizer
+
+    from casebook.models import model_source
+    from casebook.models.generation import token_ids
+
     try:
-        tokenizer = prompts.read_tokenizer(settings)
-    except CasebookError as error:
-        note = f"counted in characters, {prompts.CHARACTERS} per token: {error}"
-        return prompts.guessed(settings, train, test, shape), {"note": note}
-    return prompts.counted(settings, tokenizer, train, test, shape)
+        source = model_source(settings["model_name_or_path"])
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+    except (OSError, ValueError):
+        texts = ([p] if isinstance(p, str) else [m["content"] for m in p] for p in prompts)
+        longest = int(max(sum(map(len, text)) for text in texts) / CHARACTERS) + TEMPLATE
+        return min(room, longest), "from their characters: the tokenizer is not here"
+    lengths = [len(token_ids(tokenizer, prompt)) for prompt in prompts]
+    if min(lengths) > room:
+        raise CasebookError(
+            f"no training prompt fits: raise max_seq_length to at least {min(lengths) + completion}"
+        )
+    return max(length for length in lengths if length <= room), "counted"
 
 
-def check_output(folder: Path) -> None:
-    """Raise a `CasebookError` where a folder cannot keep a preflight: it comes before a run."""
-    from casebook.paths import check_writable
-
-    if (folder / "metrics.jsonl").exists() or (folder / "record.json").exists():
-        raise CasebookError(f"{folder} holds a run already, and a preflight comes before it")
-    check_writable(folder)
-
-
-def write(found: Mapping[str, Any], folder: Path) -> Path:
-    """Keep a preflight as `preflight.json` in a run's folder."""
-    from casebook.paths import write_json
-
-    check_output(folder)
-    write_json(folder / FILE, found)
-    return folder / FILE
-
-
-def as_json(found: Mapping[str, Any]) -> str:
-    """A preflight as it is printed by `--json`."""
-    from casebook.paths import plain
-
-    return json.dumps(plain(found), indent=1)
-
-
-def _rows(parts: Mapping[str, Any], seconds: Mapping[str, float | None], where: str) -> list[dict]:
-    return [
-        {
-            "name": name,
-            "bytes_needed": phase.needed,
-            "bytes_there": phase.there,
-            "seconds": seconds[name],
-            "parts": phase.parts,
-            "assumed": [*phase.assumed, *([f"shape from {where}"] if name == "load" else [])],
-        }
-        for name, phase in parts.items()
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """A preflight as it is printed."""
+    bad = [check for check in found["checks"] if check["state"] != OK]
+    need, span, prompt = found["memory"], found["seconds_per_step"], found["prompt"]
+    low, high, there = (need[name] / GIB for name in ("low", "high", "there"))
+    said = [
+        f"{found['config']} on {found['machine']}",
+        f"checks: {len(found['checks']) - len(bad)} ok",
+        *(f"  {check['state']}: {check['name']}, {check['said']}" for check in bad),
+        f"longest prompt: {prompt['longest']} tokens ({prompt['how']})",
+        f"memory: {low:.1f} to {high:.1f} GiB, and there are {there:.1f}; in GiB",
     ]
+    parts = sorted(need["parts"].items(), key=lambda part: -part[1])
+    said += [f"  {size / GIB:6.2f} {name}" for name, size in parts]
+    if span:
+        how = "measured" if found["measured"] else "from data sheets, never measured on a GPU"
+        hours = " to ".join(f"{span[end] * found['steps'] / 3600:.1f}" for end in span)
+        said.append(f"{span['low']} to {span['high']} seconds per step ({how}), {hours} hours")
+    if figures := found["measured"]:
+        said.append(f"{figures['bytes'] / GIB:.1f} GiB at most; of {figures['prompts']} prompts:")
+        ranges = {n: f for n, f in figures.items() if isinstance(f, dict)}
+        said += ["  {}: {value:.2f} [{low:.2f}, {high:.2f}]".format(n, **ranges[n]) for n in ranges]
+    return [*said, found["verdict"], *(f"  {reason}" for reason in found["reasons"])]

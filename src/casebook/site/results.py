@@ -491,8 +491,8 @@ def processes_table() -> str:
 
 def preflights_table() -> str:
     """What preflights predicted, and what the trainings took; empty where nobody compared."""
-    head = ("case", "model", "memory", "training", "final test")
-    lines = [records.table_row(*head), "| --- | --- |" + " ---: |" * 3]
+    head = ("case", "model", "memory", "training")
+    lines = [records.table_row(*head), "| --- | --- |" + " ---: |" * 2]
     for path, content in _benchmarks():
         if path.stem == PREFLIGHTS:
             for run in content["runs"]:

@@ -1,7 +1,6 @@
 """One training: a YAML file becomes a `GRPOTrainer`, and leaves a run folder behind.
 
     <runs>/<case>/<profile>/<run id>/
-        preflight.json                    what `casebook preflight` predicted, if it was asked
         config.yaml                       what was asked for, overrides included
         metrics.jsonl                     one line for each logged step and each evaluation
         completions/train_00010.parquet   what the policy wrote at that step, and its rewards
@@ -55,7 +54,7 @@ from casebook.training.measure import input_digests, measure
 from casebook.training.memory import forget_peak, peak_mb
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
-from casebook.training.run import PREFLIGHT, Run, check_folder, default_folder, prepare, step_of
+from casebook.training.run import Run, check_folder, default_folder, prepare, step_of
 
 
 def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:
@@ -223,20 +222,8 @@ def _trained(run: Run, config: Config, more_callbacks: list[TrainerCallback]) ->
     }
     if skipped := skipped_steps(metrics):
         record["skipped_steps"] = skipped
-    if (run.path / PREFLIGHT).exists():
-        record["predicted"] = _predicted(run.path / PREFLIGHT, record)
     write_json(run.path / "record.json", record)
     return run
-
-
-def _predicted(preflight: Path, record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a preflight said, against what the run took; no run without one imports it."""
-    from casebook.preflight.afterwards import against
-
-    peak = record["peak_memory_mb"] * 2**20
-    if torch.cuda.is_available() and not record["config"].get("use_cpu"):
-        peak = torch.cuda.max_memory_reserved()
-    return against(preflight, record, peak)
 
 
 def first_steps(config: Config, output: Path, steps: int) -> Run:

@@ -20,7 +20,6 @@ from casebook.records import read_record
 from casebook.settings import read_settings, read_yaml
 from casebook.training.config import NOT_OF_THE_ARM, Config, settings_mark
 
-PREFLIGHT = "preflight.json"  # by `casebook preflight`, before the run begins
 OF_A_RUN = {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}
 SEAL = "whole"  # in a checkpoint: what it and the run's files were when it was written
 
@@ -224,7 +223,7 @@ def check_folder(run: Run) -> None:
     if run.path.is_file():
         raise CasebookError(f"{run.path} cannot be written: it is a file, and no folder")
     held = {path.name for path in run.path.iterdir()} if run.path.exists() else set()
-    if held - {LOCK, PREFLIGHT} and not held & OF_A_RUN:
+    if held - {LOCK} and not held & OF_A_RUN:
         raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
 
 

@@ -1,0 +1,192 @@
+"""What is known of a model, by its config.json, and of a card, by its data sheet."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from casebook import paths, pretrained
+from casebook.case import CasebookError, check_name
+
+GIB = 2**30
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # dense decoders whose layers are counted here
+
+
+class Shape(NamedTuple):
+    """Sizes of a decoder.
+
+    Attributes:
+        hidden: width of the residual stream.
+        intermediate: width inside a layer's MLP.
+        layers: how many.
+        heads, kv_heads, head_dim: of the attention; `kv_heads` keep keys and values.
+        vocabulary: tokens.
+        positions: the longest text.
+        tied: whether the embedding is also the head.
+        bias: whether query, key and value have biases.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    positions: int
+    tied: bool
+    bias: bool = False
+
+    @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """The matrices of one layer: name -> inputs and outputs."""
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return {
+            "q_proj": (self.hidden, queries),
+            "k_proj": (self.hidden, keys),
+            "v_proj": (self.hidden, keys),
+            "o_proj": (queries, self.hidden),
+            "gate_proj": (self.hidden, self.intermediate),
+            "up_proj": (self.hidden, self.intermediate),
+            "down_proj": (self.intermediate, self.hidden),
+        }
+
+    @property
+    def linear(self) -> int:
+        """Parameters of the layers' matrices: what 4-bit quantisation shortens."""
+        return self.layers * sum(wide * high for wide, high in self.matrices.values())
+
+    @property
+    def parameters(self) -> int:
+        """All of them, a tied embedding counted once."""
+        biases = (self.heads + 2 * self.kv_heads) * self.head_dim if self.bias else 0
+        norms = self.layers * (2 * self.hidden + biases) + self.hidden
+        return self.linear + norms + self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    def adapter(self, rank: int, modules: Any = "all-linear") -> int:
+        """Parameters of a LoRA adapter on the named matrices; any text stands for all of them."""
+        names = self.matrices if isinstance(modules, str) else set(modules) & set(self.matrices)
+        return self.layers * rank * sum(sum(self.matrices[name]) for name in names)
+
+    def kv_bytes(self, itemsize: int) -> int:
+        """Bytes of keys and values that one token keeps, in all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * itemsize
+
+
+def shape_of(model: str) -> Shape:
+    """The shape of a model: from its folder, else from `models.yaml`, else from the hub.
+
+    Args:
+        model: as `model_name_or_path` of a configuration.
+
+    Raises:
+        CasebookError: its config.json cannot be had, or is of a family that is not counted here,
+            such as a mixture of experts.
+    """
+    inside = paths.ROOT / model
+    source = str(inside) if inside.is_dir() else pretrained.source(model)
+    if source in known_shapes():
+        return known_shapes()[source]
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(source).get_text_config()
+    except (OSError, ValueError) as error:
+        raise CasebookError(
+            f"the shape of {model} is not known here: add it to src/casebook/preflight/models.yaml,"
+            " or run where the hub is reachable"
+        ) from error
+    if config.model_type not in FAMILIES:
+        raise CasebookError(
+            f"memory is known for the families {', '.join(FAMILIES)}, and {model} is of "
+            f"{config.model_type}"
+        )
+    heads = config.num_attention_heads
+    return Shape(
+        hidden=config.hidden_size,
+        intermediate=config.intermediate_size,
+        layers=config.num_hidden_layers,
+        heads=heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        vocabulary=config.vocab_size,
+        positions=config.max_position_embeddings,
+        tied=bool(config.tie_word_embeddings),
+        bias=bool(getattr(config, "attention_bias", config.model_type == "qwen2")),
+    )
+
+
+@cache
+def known_shapes() -> dict[str, Shape]:
+    """The shapes of `models.yaml`, by the models' names on the hub."""
+    rows = _table("models.yaml")
+    return {name: Shape(**{key: row[key] for key in Shape._fields}) for name, row in rows.items()}
+
+
+class Machine(NamedTuple):
+    """What a training may take.
+
+    Attributes:
+        name: among people.
+        there: bytes that a training's process may take.
+        total: bytes of the GPU, or of the machine's memory.
+        gpu: whether it is one.
+        bf16, vllm: whether it can do with them.
+        bandwidth: GB a second; `None` where unknown.
+        tflops: 16-bit operations, 10^12 a second; `None` where unknown.
+    """
+
+    name: str
+    there: int
+    total: int
+    gpu: bool
+    bf16: bool = True
+    vllm: bool = False
+    bandwidth: float | None = None
+    tflops: float | None = None
+
+
+@cache
+def cards() -> dict[str, Machine]:
+    """The cards that `--gpu` knows, from `cards.yaml`."""
+    rows = _table("cards.yaml")
+    sizes = {key: int(row.pop("gib") * GIB) for key, row in rows.items()}
+    return {key: Machine(there=sizes[key], total=sizes[key], gpu=True, **rows[key]) for key in rows}
+
+
+def machine_for(settings: Mapping[str, Any], gpu: str | None = None) -> Machine:
+    """Where a training is meant to run: the card that is named, else what is here.
+
+    Raises:
+        CasebookError: an unknown card, or no GPU here for a configuration that wants one.
+    """
+    if gpu:
+        check_name("GPU", gpu, cards())
+        return cards()[gpu]
+    if settings.get("use_cpu"):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        return Machine("this machine's memory", sizes["MemAvailable"], sizes["MemTotal"], gpu=False)
+    import torch
+
+    if not torch.cuda.is_available():
+        raise CasebookError(
+            f"{settings['case']}/{settings['profile']} is for a GPU, and there is none here: name "
+            f"the card by --gpu ({', '.join(cards())})"
+        )
+    free, total = torch.cuda.mem_get_info(0)
+    bf16 = torch.cuda.get_device_capability(0) >= (8, 0)
+    return gpu_of(torch.cuda.get_device_name(0), free, total, bf16)
+
+
+def gpu_of(name: str, free: int, total: int, bf16: bool) -> Machine:
+    """A GPU by what torch says of it; as fast as the class of card that it belongs to."""
+    alike = [card for card in cards().values() if card.bf16 == bf16]
+    near = min(alike, key=lambda card: abs(card.total - total))
+    return near._replace(name=name, there=free, total=total)
+
+
+def _table(name: str) -> dict[str, dict[str, Any]]:
+    return yaml.safe_load((Path(__file__).parent / name).read_text())

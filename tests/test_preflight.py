@@ -1,0 +1,342 @@
+"""`casebook preflight`: sizes, the two estimates, what is looked up, and the command."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from casebook import cli, paths, preflight
+from casebook.case import CasebookError, known_cases
+from casebook.install import pins_of
+from casebook.preflight import checks, estimate, sizes
+from casebook.preflight.estimate import memory, seconds_per_step, weights_bytes
+from casebook.preflight.sizes import GIB, cards, known_shapes, shape_of
+from casebook.settings import checked
+
+MODELS = yaml.safe_load((paths.ROOT / "src/casebook/preflight/models.yaml").read_text())
+LLAMA = known_shapes()["unsloth/Meta-Llama-3.1-8B-Instruct"]
+QWEN = known_shapes()["Qwen/Qwen2.5-1.5B-Instruct"]
+SMOL = known_shapes()["HuggingFaceTB/SmolLM2-135M-Instruct"]
+CONFIG, T4 = (paths.CONFIGS / "poker" / f"{name}.yaml" for name in ("nano", "t4"))
+OF_PROFILE = {"t4": "t4", "gpu24": "24", "a100": "a100-80"}
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path):
+    """No hub, and runs that go to a folder of the test."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.delenv("CASEBOOK_BACKEND", raising=False)
+
+
+def settings(case="poker", profile="t4", **changes):
+    return checked((case, profile), changes)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_shape_on_the_list_has_as_many_parameters_as_its_page_says(name):
+    assert known_shapes()[name].parameters == MODELS[name]["parameters"]
+
+
+def test_every_model_that_a_gpu_configuration_names_is_on_the_list():
+    for file in paths.CONFIGS.glob("*/*.yaml"):
+        if file.stem.startswith(tuple(OF_PROFILE)):
+            assert yaml.safe_load(file.read_text())["model_name_or_path"] in known_shapes(), file
+
+
+def test_shape_and_adapter_are_those_of_the_model_itself():
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    shape, names = shape_of("data/nano/gsm8k"), ["q_proj", "v_proj", "down_proj"]
+    model = AutoModelForCausalLM.from_pretrained(paths.ROOT / "data/nano/gsm8k")
+    assert shape.parameters == model.num_parameters()
+    tuned = get_peft_model(model, LoraConfig(r=8, target_modules=names))
+    assert shape.adapter(8, names) == tuned.get_nb_trainable_parameters()[0]
+
+
+def test_a_model_that_is_nowhere_or_of_another_family_is_not_guessed_at(tmp_path, monkeypatch):
+    with pytest.raises(CasebookError, match="the shape of nobody/nothing is not known here"):
+        shape_of("nobody/nothing")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "mixtral"}')
+    monkeypatch.setattr(sizes.paths, "ROOT", tmp_path)
+    with pytest.raises(CasebookError, match="and model is of mixtral"):
+        shape_of("model")
+
+
+def test_a_gpu_is_judged_by_what_is_free_and_timed_as_its_class():
+    card = sizes.gpu_of("A10G", 4 * GIB, 22 * GIB, bf16=True)
+    assert (card.there, card.bandwidth) == (4 * GIB, cards()["24"].bandwidth)
+    assert not sizes.gpu_of("T4", 15 * GIB, 15 * GIB, bf16=False).vllm
+
+
+# Memory
+
+
+def test_eight_billion_parameters_take_16_gb_and_in_4_bits_less_than_6():
+    whole = settings("math", "a100")
+    assert weights_bytes(whole, LLAMA) == 2 * LLAMA.parameters
+    assert 5.4e9 < weights_bytes({**whole, "load_in_4bit": True}, LLAMA) < 6e9
+    assert LLAMA.kv_bytes(2) == 128 * 1024
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"per_device_train_batch_size": 16}, "activations"),
+        ({"gradient_checkpointing": False}, "activations"),
+        ({"max_completion_length": 500}, "logits"),
+        ({"lora_r": 64}, "optimiser"),
+    ],
+)
+def test_a_larger_setting_takes_more(change, part):
+    one, more = (
+        estimate.learning(settings() | new, QWEN, cards()["24"], 200)
+        | memory(settings() | new, QWEN, cards()["24"], 200)
+        for new in ({}, change)
+    )
+    assert more[part] > one[part]
+
+
+def test_without_an_adapter_gradients_and_moments_are_those_of_the_model():
+    parts = memory(settings("poker", "smol"), SMOL, cards()["24"], 100)
+    assert parts["gradients"] == parts["weights"] == 4 * SMOL.parameters
+    assert parts["optimiser"] == 8 * SMOL.parameters
+
+
+def test_the_larger_of_writing_and_learning_counts():
+    wanted, card = settings(gradient_accumulation_steps=64), cards()["24"]
+    wanted["steps_per_generation"] = 64
+    parts = memory(wanted, QWEN, card, 200)
+    count, length = (
+        wanted["per_device_train_batch_size"] * 64,
+        200 + wanted["max_completion_length"],
+    )
+    cache = count * length * QWEN.kv_bytes(2)
+    assert parts["keys and values"] == cache + cache // QWEN.layers
+    assert "logits" not in parts
+    assert "logits" in memory(settings("landuse", "a100"), QWEN, cards()["a100-80"], 1700)
+
+
+def test_vllm_keeps_its_share_of_the_card_and_has_to_hold_the_weights():
+    tuned = settings("gsm8k", "t4") | {"fast_inference": True, "vllm_gpu_memory_utilization": 0.5}
+    card = cards()["a100-40"]
+    parts = memory(tuned, LLAMA, card, 256)
+    assert parts["weights"] + parts["vLLM's reserve"] == int(0.5 * card.total)
+    server = settings(use_vllm=True, vllm_mode="server")
+    assert "vLLM's reserve" not in memory(server, QWEN, card, 256)
+    small = {"vllm_gpu_memory_utilization": 0.3}
+    found = preflight.preflight(paths.CONFIGS / "math/a100.yaml", "a100-40", overrides=small)
+    assert found["verdict"] == "does not fit"
+    assert "raise vllm_gpu_memory_utilization" in found["reasons"][0]
+
+
+@pytest.mark.parametrize(("backend", "copies"), [("unsloth", 12), ("peft", None)])
+def test_the_logits_are_those_of_the_backend_that_trains(backend, copies, monkeypatch):
+    monkeypatch.setenv("CASEBOOK_BACKEND", backend)
+    wanted = settings("landuse", "a100")
+    copies = copies or 4 * 2 * wanted["per_device_train_batch_size"]
+    parts = estimate.learning(wanted, QWEN, cards()["a100-80"], 1700)
+    assert parts["logits"] == copies * (wanted["max_completion_length"] + 1) * QWEN.vocabulary
+
+
+def test_a_prompt_that_is_computed_once_for_its_group_counts_once():
+    wanted = settings("poker", "smol", prompts_once=False)
+    each, once = (
+        estimate.learning(wanted | {"prompts_once": value}, SMOL, cards()["24"], 1000)
+        for value in (False, True)
+    )
+    assert each["activations"] > 2 * once["activations"]
+
+
+RECORD = paths.RESULTS / "benchmarks" / "preflight.json"
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="nobody has run benchmarks/preflight.py")
+def test_recorded_trainings_took_about_what_was_predicted():
+    record = json.loads(RECORD.read_text())
+    seen = {(run["case"], run["profile"]) for run in record["runs"]}
+    assert seen >= {(case, "nano") for case in known_cases()} | {("poker", "smol")}
+    assert all(0.75 <= run["ratios"]["memory"] <= 1.33 for run in record["runs"])
+
+
+# Seconds
+
+
+def test_a_step_writes_by_bandwidth_and_learns_by_arithmetic():
+    wanted = settings("gsm8k", "t4", beta=0.0)
+    low, high = seconds_per_step(wanted, LLAMA, cards()["t4"], 256)
+    token = 4.5 * LLAMA.linear / (320e9 * 0.7)  # more than launching 32 layers takes
+    tokens = wanted["per_device_train_batch_size"] * wanted["gradient_accumulation_steps"]
+    tokens *= 256 + wanted["max_completion_length"]
+    learning = 6 * LLAMA.parameters * tokens / (65e12 * 0.3)
+    batches = wanted["gradient_accumulation_steps"] / wanted["steps_per_generation"]
+    writing = batches * wanted["max_completion_length"] * token
+    assert low == pytest.approx(writing + learning, rel=1e-3)
+    assert high == pytest.approx(3.3 * low, rel=1e-3)
+
+
+def test_completions_that_serve_several_steps_are_written_once():
+    number = settings("math")["gradient_accumulation_steps"]
+    shape = known_shapes()[settings("math")["model_name_or_path"]]
+    one, two, four = (
+        seconds_per_step(settings("math", steps_per_generation=n * number), shape, cards()["t4"], 9)
+        for n in (1, 2, 4)
+    )
+    assert one[0] - two[0] == pytest.approx(2 * (two[0] - four[0]), rel=0.01)
+
+
+# Checks
+
+
+def state(found):
+    return {check.name: check.state for check in found}
+
+
+def test_a_library_that_is_missing_fails_and_another_version_is_a_note(monkeypatch):
+    pins = pins_of("requirements.txt")
+    known = {name: pins[name].partition("==")[2] for name in checks.LIBRARIES}
+    monkeypatch.setattr(checks, "installed_version", (known | {"trl": "1.0", "peft": None}).get)
+    found = state(checks.versions(settings(profile="nano"), SimpleNamespace(gpu=False)))
+    assert (found["trl"], found["peft"], found["transformers"]) == ("note", "fails", "ok")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "name"),
+    [(None, "550.54", "CUDA"), ("13.0", "550.54", "driver"), ("12.8", "550.54", None)],
+)
+def test_torch_and_driver_have_to_go_together(cuda, driver, name, monkeypatch):
+    told = {"hardware": {"cuda": cuda, "gpu_driver": driver}}
+    monkeypatch.setattr(checks, "provenance", lambda: told)
+    monkeypatch.setattr(checks, "installed_version", lambda package: "1")
+    found = state(checks.versions(settings(), cards()["t4"]))
+    assert {each for each, said in found.items() if said == "fails"} - {"settings"} == {name} - {
+        None
+    }
+
+
+def test_what_a_card_or_a_backend_cannot_do_fails(monkeypatch):
+    assert set(state(checks.capability(settings(profile="a100"), cards()["t4"]))) == {
+        "bf16",
+        "vLLM",
+    }
+    monkeypatch.setenv("CASEBOOK_BACKEND", "peft")
+    (found,) = checks.capability(settings("gsm8k", "a100"), cards()["a100-80"])
+    assert "only Unsloth knows load_in_4bit and fast_inference" in found.said
+
+
+@pytest.mark.parametrize(("gpu", "expected"), [("t4", "note"), (None, "fails")])
+def test_what_is_not_fetched_fails_here_and_is_a_note_elsewhere(
+    gpu, expected, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path))
+    wanted, card = settings("math"), cards()["t4"]
+    shape = known_shapes()[wanted["model_name_or_path"]]
+    found = state(checks.check_all(wanted, card, gpu is None, shape))
+    assert found["model"] == found["data"] == expected
+
+
+def test_a_disk_that_is_too_small_or_cannot_be_written_fails(monkeypatch):
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**6))
+    assert checks.disk(settings(), QWEN).state == "fails"
+    monkeypatch.setattr(checks.os, "access", lambda *_: False)
+    assert "cannot be written" in checks.disk(settings(), QWEN).said
+
+
+# The command
+
+
+def casebook(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["casebook", "preflight", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code
+
+
+@pytest.mark.parametrize(
+    "config",
+    [file for profile in OF_PROFILE for file in sorted(paths.CONFIGS.glob(f"*/{profile}*.yaml"))],
+    ids=lambda file: f"{file.parent.name}-{file.stem}",
+)
+def test_every_configuration_for_a_gpu_fits_its_card(config):
+    found = preflight.preflight(config, gpu=OF_PROFILE[config.stem.partition("_")[0]])
+    assert (found["verdict"], found["reasons"]) == ("fits", [])
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "verdict"),
+    [
+        ("landuse/a100", "a100-40", "does not fit"),
+        ("math/a100_qlora", "t4", "does not fit"),
+        ("poker/a100", "24", "does not fit"),
+        ("math/smol", "t4", "close"),
+        ("poker/nano", "t4", "fits"),
+    ],
+)
+def test_the_verdict_is_the_exit_code_and_one_of_three_words(
+    config, gpu, verdict, monkeypatch, capsys
+):
+    code = casebook(monkeypatch, paths.CONFIGS / f"{config}.yaml", "--gpu", gpu, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], code) == (verdict, int(verdict != "fits"))
+    assert {"checks", "memory", "seconds_per_step", "reasons"} <= set(found)
+    need = found["memory"]
+    assert need["low"] < sum(need["parts"].values()) < need["high"]
+    assert (need["high"] > need["there"]) == (verdict != "fits")
+
+
+def test_it_is_printed_with_what_was_never_measured(monkeypatch, capsys):
+    assert casebook(monkeypatch, T4, "--gpu", "t4") == 0
+    printed = capsys.readouterr().out
+    assert "never measured on a GPU" in printed
+    assert printed.endswith("fits\n")
+    assert casebook(monkeypatch, CONFIG) == 0
+    assert "seconds per step" not in capsys.readouterr().out  # nobody knows without measuring
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([CONFIG, "--gpu", "rtx"], "unknown GPU 'rtx': known are t4, 24, a100-40, a100-80, h100"),
+        ([CONFIG, "--gpu", "t4", "--measure"], "--measure runs the training here"),
+        ([T4], "name the card by --gpu"),
+        ([CONFIG, "--set", "max_seq_length=40"], "raise max_seq_length to at least 51"),
+        ([CONFIG, "--set", "model_name_or_path=nobody/nothing"], "nobody/nothing"),
+        ([CONFIG, "--set", "method=sft", "--measure"], "TRL's GRPO only"),
+    ],
+)
+def test_what_cannot_be_told_is_one_sentence(arguments, said, monkeypatch, capsys):
+    assert casebook(monkeypatch, *arguments) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("silent", "truncated", "said"),
+    [(0.7, 0, ["groups are silent"]), (0, 0.3, ["cut at max_completion_length"]), (0.5, 0.1, [])],
+)
+def test_silent_groups_and_cut_completions_are_told(silent, truncated, said):
+    found = preflight._dull({"silent": {"value": silent}, "truncated": {"value": truncated}})
+    assert [part in reason for part, reason in zip(said, found, strict=True)] == [True] * len(said)
+
+
+@pytest.mark.slow
+def test_measuring_makes_the_first_steps_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    found = preflight.preflight(paths.CONFIGS / "poker" / "smoke.yaml", measure=True)
+    figures = found["measured"]
+    assert figures["prompts"] > 4
+    for name in ("silent", "truncated", "well_formed", "correct"):
+        assert 0 <= figures[name]["low"] <= figures[name]["value"] <= figures[name]["high"] <= 1
+    assert found["seconds_per_step"]["low"] == figures["seconds"] > 0
+    assert figures["bytes"] > 300 * 2**20
+    assert "measured" in "\n".join(preflight.lines(found))
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("preflight-")] == []
+    assert not (tmp_path / "runs").exists()
