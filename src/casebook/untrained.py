@@ -1,8 +1,8 @@
 """What a model writes before any training, under several prompts and ways of decoding.
 
 A training starts from what its base does already: how often it keeps to the form, how often it is
-right, and how many groups would be silent. `written` measures that in parts that can be stopped
-and resumed; `graded` grades what was written, also later, from the file that a study keeps.
+right, and how many groups would be silent. `study` measures that in parts that can be stopped and
+resumed; `graded` grades what was written, also later, from the file that a study keeps.
 """
 
 import sys
@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import comb
 
 from casebook import paths
-from casebook.case import CasebookError, load_case
-from casebook.records import digest, provenance, write_rows
-from casebook.records.studies import completions_path
+from casebook.case import load_case
+from casebook.records import digest, provenance, studies, write_rows
 from casebook.stats import Figure, mean_interval
 
 KEPT = ("part", "row", "decoding", "sample", "completion", "tokens", "truncated")
@@ -48,59 +47,6 @@ class Part(NamedTuple):
         return f"{self.variant}, {self.split}, {how}"
 
 
-def written(
-    case: str,
-    profile: str,
-    parts: Iterable[Part],
-    settings: Mapping[str, Any],
-    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """All completions of a profile's base model, and what the model is.
-
-    What is written is kept below the runs folder at once, and is not written again by the same
-    model at the same commit.
-
-    Args:
-        settings: fields of the profile's configuration that take another value.
-        say: called with a line of progress after each batch.
-
-    Returns:
-        One row a completion with the columns `KEPT`, and `describe` of the model.
-
-    Raises:
-        CasebookError: as `evaluate`.
-    """
-    from casebook.evaluation import evaluate
-    from casebook.models import base_weights, describe, load_base, read_settings
-
-    settings = read_settings(case, profile) | dict(settings)
-    model, tokenizer = load_base(settings)
-    model.requires_grad_(False)  # as the base of a training is measured
-    mark = digest([settings, base_weights(settings), provenance()["git"]["revision"]])
-    tables = []
-    for part in parts:
-
-        def progress(done: int, total: int, name: str = part.name) -> None:
-            say(f"{name}: {done} of {total} completions")
-
-        found = evaluate(
-            model,
-            tokenizer,
-            case,
-            split=part.split,
-            profile=profile,
-            limit=part.rows,
-            samples=part.samples,
-            greedy=not part.samples,
-            variant=part.variant,
-            settings=settings | {"temperature": part.temperature},
-            progress=progress,
-            store=paths.runs_dir() / "untrained" / case / mark / f"{digest(part)}.jsonl",
-        )
-        tables.append(found.rows.assign(part=part.name)[list(KEPT)])
-    return pd.concat(tables, ignore_index=True), describe(model, settings)
-
-
 def study(
     name: str,
     case: str,
@@ -111,18 +57,46 @@ def study(
 ) -> dict[str, Any]:
     """What a study of a case's base model records; its completions are kept beside that.
 
+    What is written is kept below the runs folder at once, and is not written again by the same
+    model at the same commit.
+
     Args:
         name: of the study.
-        found: what is made of the completions, `written` by the other arguments.
+        settings: fields of the profile's configuration that take another value.
+        found: what is made of the completions, one a row with the columns `KEPT`.
 
     Raises:
         CasebookError: the problems or the model are not here.
     """
+    from casebook.evaluation import evaluate
+    from casebook.models import base_weights, describe, load_base, read_settings
+
     made = provenance()  # of the code that writes
-    completions, model = written(case, profile, parts, settings)
-    write_rows(completions, completions_path(name))
+    asked = read_settings(case, profile) | dict(settings)
+    model, tokenizer = load_base(asked)
+    model.requires_grad_(False)  # as the base of a training is measured
+    mark = digest([asked, base_weights(asked), made["git"]["revision"]])
+    tables = []
+    for part in parts:
+        print(part.name, file=sys.stderr, flush=True)
+        written = evaluate(
+            model,
+            tokenizer,
+            case,
+            split=part.split,
+            profile=profile,
+            limit=part.rows,
+            samples=part.samples,
+            greedy=not part.samples,
+            variant=part.variant,
+            settings=asked | {"temperature": part.temperature},
+            store=paths.runs_dir() / "untrained" / case / mark / f"{digest(part)}.jsonl",
+        )
+        tables.append(written.rows.assign(part=part.name)[list(KEPT)])
+    completions = pd.concat(tables, ignore_index=True)
+    write_rows(completions, studies.completions_path(name))
     return {
-        "provenance": made | {"model": model},
+        "provenance": made | {"model": describe(model, asked)},
         "settings": settings,
         "parts": found(completions),
     }
@@ -131,22 +105,18 @@ def study(
 def graded(
     case: str, profile: str, parts: Iterable[Part], completions: pd.DataFrame
 ) -> pd.DataFrame:
-    """Completions with the columns of their rows, and `well_formed`, `correct` and `strict`.
-
-    Also `answered`: whether an answer could be read.
-    """
+    """Completions with the columns of their rows, and `well_formed`, `correct`, `strict` and
+    `answered`: whether an answer could be read."""
     judge, known = load_case(case), {part.name: part for part in parts}
     rows = []
     for name, table in completions.groupby("part", sort=False):
         part = known[name]
         data = judge.load(part.split, profile=profile, variant=part.variant)
-        data = data.remove_columns("prompt").select(range(min(part.rows, len(data)))).to_list()
         for completion in table.to_dict("records"):
-            row = data[completion["row"]]
+            row = {k: v for k, v in data[completion["row"]].items() if k != "prompt"}
             grade = judge.grade(completion["completion"], row["answer"], variant=part.variant)
-            answered = grade.answer is not None
             found = {"well_formed": grade.well_formed, "correct": grade.correct}
-            found |= {"strict": grade.strict, "answered": answered}
+            found |= {"strict": grade.strict, "answered": grade.answer is not None}
             rows.append({**row, **completion, **found})
     return pd.DataFrame(rows)
 
@@ -180,30 +150,12 @@ def silent(values: ArrayLike, size: int) -> np.ndarray:
     Returns:
         `(rows,)` shares.
 
-    Raises:
-        CasebookError: a group is larger than the number of samples.
-
     >>> silent([[1, 1, 0, 0], [0, 0, 0, 0]], 2).round(3).tolist()
     [0.333, 1.0]
     """
     values = np.round(np.asarray(values, dtype=float), 6)
-    samples = values.shape[1]
-    if not 2 <= size <= samples:
-        raise CasebookError(f"a group of {size} cannot be drawn from {samples} samples")
-
-    def ways(count: int) -> float:  # log of the number of groups of `size` among so many
-        return gammaln(count + 1) - gammaln(size + 1) - gammaln(count - size + 1)
-
-    return np.array(
-        [
-            sum(
-                np.exp(ways(count) - ways(samples))
-                for count in np.unique(row, return_counts=True)[1]
-                if count >= size
-            )
-            for row in values
-        ]
-    )
+    counts = [np.unique(row, return_counts=True)[1] for row in values]
+    return np.array([comb(one, size).sum() / comb(one.sum(), size) for one in counts])
 
 
 def silent_groups(completions: pd.DataFrame, rewards: Sequence[str]) -> dict[str, dict]:
