@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -358,6 +359,7 @@ def replay(
     Exit code 0 where all reproduces, 1 where something differs, 2 where it cannot run, or says
     nothing on this kind of machine; a model that was not fetched is told and is no failure.
     """
+    from casebook.paths import plain
     from casebook.records import recorded
 
     chosen = recorded(cases or known_cases(), profile, arm or (), seed)  # before torch is loaded
@@ -366,7 +368,7 @@ def replay(
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _say
     results = replays.replay(chosen, jobs, log=lambda result: log(str(result)))
     if as_json:
-        print(json.dumps(replays.as_json(results), indent=1))
+        print(json.dumps(plain([asdict(result) for result in results]), indent=1))
     if any(result.verdict == "differs" for result in results):
         raise typer.Exit(1)
     silent = (r for r in results if r.verdict == "not comparable" and not r.missing)

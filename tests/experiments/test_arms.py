@@ -239,53 +239,13 @@ def _but_seconds(value):
     return [_but_seconds(entry) for entry in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("jobs", [0, -1])
-def test_less_than_one_job_is_one_sentence(arms, jobs):
-    with pytest.raises(CasebookError, match="jobs"):
-        experiments.run_experiments("poker", "smoke", jobs=jobs)
-
-
 def test_an_unknown_arm_lists_the_known_ones(arms):
     with pytest.raises(CasebookError, match="known are tiny"):
         experiments.run_experiments("poker", "smoke", arms=["tyni"])
 
 
-def test_an_arm_that_lacks_a_field_is_one_sentence(arms):
-    arms.write_text(yaml.safe_dump({"tiny": {"profile": "smoke"}}))
-    with pytest.raises(CasebookError, match="'tiny' needs overrides, profile, question, seeds"):
-        experiments.run_experiments("poker", "smoke")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "a: [", "42"])
+@pytest.mark.parametrize("text", ["[]", "a: [", "tiny: {profile: smoke}"])
 def test_a_file_that_names_no_arms_is_one_sentence(arms, text):
     arms.write_text(text)
     with pytest.raises(CasebookError, match=r"experiments\.yaml"):
         experiments.run_experiments("poker", "smoke")
-
-
-SHIPPED = arms_of("poker")
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_arm_is_a_configuration_that_parses(name):
-    from casebook.training import read_config
-
-    arm = SHIPPED[name]
-    fewest = 1 if "extension_hours" in arm else 3
-    assert len(arm["seeds"]) == len(set(arm["seeds"])) >= fewest
-    assert arm["question"].strip()
-    read_config(("poker", arm["profile"]), arm["overrides"])
-
-
-def test_no_two_arms_are_the_same_configuration():
-    overrides = [yaml.safe_dump(arm["overrides"], sort_keys=True) for arm in SHIPPED.values()]
-    assert len(set(overrides)) == len(overrides)
-
-
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("label_")])
-def test_arms_of_the_label_prompt_are_rewarded_and_measured_as_such(name):
-    overrides = SHIPPED[name]["overrides"]
-    assert overrides["variant"].startswith("label")
-    for kwargs in overrides["reward_kwargs"].values():
-        assert kwargs["variant"] == "label"
-    assert set(overrides["also_evaluate"]) == {"source", "trie", "free"}

@@ -69,12 +69,9 @@ def run_experiments(
         The records' paths, those that were there already among them.
 
     Raises:
-        CasebookError: unknown case or arm, less than one job, a file of arms that cannot be
-            used, a record that is there and has another configuration than its arm, or tracked
-            files that are not committed: a record names the commit that it was made from.
+        CasebookError: an unknown name, a record with another configuration than its arm has now,
+            or tracked files that are not committed: a record names its commit.
     """
-    if jobs < 1:
-        raise CasebookError(f"jobs is {jobs}: at least one training at a time is needed")
     runs = chosen_runs(case, profile, arms, seeds)
     work = [(case, profile, name, overrides, seed, again) for name, seed, overrides in runs]
     check_clean()
@@ -93,17 +90,9 @@ def workers(jobs: int) -> Iterator[Callable]:
     if jobs == 1:
         yield lambda function, work: itertools.starmap(function, work)
         return
-    with processes(jobs) as pool:
+    spawned = get_context("spawn")  # not forked: torch's threads do not survive a fork
+    with ProcessPoolExecutor(jobs, mp_context=spawned, initializer=_end_with_the_caller) as pool:
         yield lambda function, work: pool.map(function, *zip(*work, strict=True))
-
-
-def processes(jobs: int) -> ProcessPoolExecutor:
-    """Processes that end with their caller, even where it is killed.
-
-    Spawned, not forked: torch's threads do not survive a fork.
-    """
-    spawned = get_context("spawn")
-    return ProcessPoolExecutor(jobs, mp_context=spawned, initializer=_end_with_the_caller)
 
 
 def _end_with_the_caller() -> None:

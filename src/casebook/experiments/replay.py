@@ -16,7 +16,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +42,12 @@ NOT_PAID_AGAIN = (training.KL_PENALTY, random_reward.__name__)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of a record and what came out today.
+    """One figure of a record and what came out today."""
 
-    Attributes:
-        what: the way to the figure, as in `before/greedy_accuracy/value`.
-        recorded: as the record has it.
-        replayed: what came out.
-        verdict: `same`, `differs` or `not comparable`.
-    """
-
-    what: str
+    what: str  # the way to the figure, as in `before/greedy_accuracy/value`
     recorded: Any
     replayed: Any
-    verdict: str
+    verdict: str  # `same`, `differs` or `not comparable`
 
     def __str__(self) -> str:
         return f"{self.what}: recorded {self.recorded}, replayed {self.replayed}"
@@ -64,19 +57,14 @@ class Comparison:
 class Replay:
     """What a replay of one record found.
 
-    Attributes:
-        name: of the record, `case/profile/arm/seedN`.
-        verdict: `reproduces`, `differs`, `not comparable` (on this machine) or `regraded` (a run
-            that needs a GPU: its completions were graded again).
-        comparisons: all of them.
-        missing: what would have to be here for a comparison; empty where nothing is missing.
-        seconds: wall time.
+    The verdict is `reproduces`, `differs`, `not comparable` (on this machine), or `regraded` for a
+    run that needs a GPU: its completions were graded again.
     """
 
-    name: str
+    name: str  # of the record, `case/profile/arm/seedN`
     verdict: str
     comparisons: list[Comparison]
-    missing: str
+    missing: str  # what would have to be here for a comparison; empty where nothing is missing
     seconds: float
 
     @property
@@ -174,11 +162,6 @@ def repeat(record: Mapping[str, Any]) -> dict[str, Any]:
 def same_machine(made_on: Mapping[str, Any]) -> bool:
     """Whether a record was made on this kind of machine, as far as its provenance tells."""
     return made_on["machine"] == machine()
-
-
-def as_json(results: Iterable[Replay]) -> list[dict[str, Any]]:
-    """Replays with every comparison, as JSON's own types."""
-    return [plain(asdict(result)) for result in results]
 
 
 # What is compared

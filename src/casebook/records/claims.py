@@ -80,21 +80,13 @@ MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights of 4 bits expanded")}
 
 
 class Compared(NamedTuple):
-    """What the records say of one comparison.
+    """What the records say of one comparison."""
 
-    Attributes:
-        verdict: one that the evidence allows (`VERDICTS`), or of `PREDICTED` and `partly`.
-        text: what was compared and the figures with their intervals.
-        seeds: how many seeds both sides have; 1 for a pretrained model before its training.
-        detectable: the smallest difference that so many seeds could have shown: see `compared`.
-        detectable_text: the same in points, or in the comparison's unit.
-    """
-
-    verdict: str
-    text: str
-    seeds: int
-    detectable: float
-    detectable_text: str
+    verdict: str  # one that the evidence allows (`VERDICTS`), or of `PREDICTED` and `partly`
+    text: str  # what was compared, and the figures with their intervals
+    seeds: int  # of both sides; 1 for a pretrained model before its training
+    detectable: float  # the smallest difference that so many seeds could have shown
+    detectable_text: str  # the same in points, or in the comparison's unit
 
 
 # The claims and the predictions of a case
@@ -105,14 +97,11 @@ def load_claims(case: str) -> list[dict[str, Any]]:
 
     Returns:
         One dict per claim: `id`, `claim`, `source` (where it is said), `evidence`, `verdict`,
-        `note`, `exploratory`, and where to look: `computed_in` (a notebook) for evidence by
-        computation, `document` (its `title`, `address` and `date`) for a citation, `record` for
-        a run of the source's model, `command` for what was not run, perhaps with the evidence,
-        profile and comparisons that such a run would be (`want`). Where records decide, all of
-        `compare` have to hold; with `ways: true` they are several ways to measure one thing, and
-        the claim is inconclusive where one holds and another fails. `measured` are the figures as
-        text, and `detectable` the smallest differences that the seeds could have shown; without
-        records the claim was not run here.
+        `note`, `exploratory`, and where to look (`BASIS`): a notebook, a document, a record, a
+        command, perhaps with the run that one would `want`. Where records decide, all of `compare`
+        have to hold; with `ways: true` they are several ways to measure one thing, and the claim
+        is inconclusive where they disagree. `measured` are the figures as text, and `detectable`
+        the smallest differences that the seeds could have shown.
 
     Raises:
         UnknownName: unknown case.
@@ -139,10 +128,9 @@ def predictions(case: str) -> list[dict[str, Any]]:
     """What we predicted of a real model where no write-up claims anything, and what came.
 
     Returns:
-        One dict per prediction: the comparison, with `outcome` (one of `PREDICTED`; `partly`,
-        where some conditions held; `not measured`, where the record has no such figure; `no
-        recorded run`), `exploratory`, `measured` (the figures as text), the `model`, and
-        `command`, which makes a record that is not there (else empty).
+        One dict per prediction: the comparison, with `outcome` (of `PREDICTED`; `partly`, where
+        some conditions held; `not measured`; `no recorded run`), `exploratory`, `measured` (the
+        figures as text), the `model`, and `command`, which makes a record that is not there.
 
     Raises:
         UnknownName: unknown case.
@@ -250,8 +238,12 @@ def records_behind(
     case: str, compare: Iterable[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]] | None = None
 ) -> list[Mapping[str, Any]]:
     """The records that some comparisons are about."""
-    names = [(where.partition("/")[0], one["profile"]) for one in compare for where in _ways(one)]
-    return [record for name in names for *_, record in records_at(case, name[0], runs, name[1])]
+    return [
+        record
+        for one in compare
+        for way in _ways(one)
+        for *_, record in records_at(case, way.partition("/")[0], runs, one["profile"])
+    ]
 
 
 def _ways(comparison: Mapping[str, Any]) -> list[str]:
@@ -274,23 +266,16 @@ def compared(
 
     With fewer seeds the intervals are wider, and a true difference stays unseen. How large it
     would have had to be is told by `detectable`, the half-widths of the two pooled intervals
-    added:
-
-        detectable = (left.high - left.low) / 2 + (right.high - right.low) / 2
-
-    Two figures further apart than that have intervals that do not overlap; the rule is careful
-    where both arms were measured on the same prompts.
+    added: figures further apart than that have intervals that do not overlap.
 
     Args:
         case: name of the case.
-        comparison: see the head of this module; its `profile` is the embedded model's (`nano`)
-            unless given.
+        comparison: see the head of this module; its `profile` is `nano` unless given.
         runs: see `figures_at`.
         verdicts: the words for *held*, *did not hold* and *neither*; of the profile by default.
 
     Returns:
-        The verdict, the figures as text and what could have been seen, or `None` where an arm
-        has no records.
+        The verdict and what it rests on, or `None` where an arm has no records.
 
     Raises:
         CasebookError: a record has no such figure.
@@ -303,7 +288,8 @@ def compared(
         return None
     # Whatever the seed: no training is behind it, and no spread between seeds.
     sides = [comparison.get(side, "") for side in SIDES]
-    one_model = profile != "nano" and all(map(_untrained, sides))
+    untrained = ("/before/" in side or number_in(side) is not None for side in sides)
+    one_model = profile != "nano" and all(untrained)
     if one_model:
         first = min(next(iter(rights.values())))
         rights = {label: {first: figures[first]} for label, figures in rights.items()}
@@ -333,10 +319,7 @@ def compared(
 
 def number_in(side: str) -> float | None:
     """The number that a side of a comparison is; `None` where it names a figure."""
-    try:
-        return float(side)
-    except ValueError:
-        return None
+    return float(side) if side.lstrip("-")[:1].isdigit() else None
 
 
 def _left(case, comparison, rights, runs, profile) -> Figures | None:
@@ -348,11 +331,6 @@ def _left(case, comparison, rights, runs, profile) -> Figures | None:
         return next(iter(all_figures_at(case, comparison["left"], runs, profile).values()), {})
     figure = dict.fromkeys(("value", "low", "high"), number)
     return {seed: figure for figures in rights.values() for seed in figures}
-
-
-def _untrained(side: str) -> bool:
-    """Whether a side is a number, or a figure of the model before training."""
-    return "/before/" in side or number_in(side) is not None
 
 
 def _outcome(
@@ -453,9 +431,8 @@ def load_source(case: str) -> dict[str, Any]:
     Returns:
         `title`, `author`, `date`, `address` ("not known" where it is not), `about`, the `task`,
         the `model` and its settings, and what is `ours` (what we did with it), as text;
-        `numbers`, three short sentences with the write-up's own figures; and `corrections`, a
-        list of dicts: what the write-up `said` and `where`, what is `right`, and where that is
-        `shown_in`, a notebook's number and heading with a middle dot between.
+        `numbers`, three short sentences; and `corrections`: what the write-up `said` and `where`,
+        what is `right`, and where that is `shown_in`, a notebook's number and heading.
 
     Raises:
         UnknownName: unknown case.
@@ -466,9 +443,6 @@ def load_source(case: str) -> dict[str, Any]:
 
 def write_up_box(case: str) -> str:
     """The write-up in one minute, as a Markdown table: what it is and what was done with it.
-
-    Title (a link where the address is known), author and date, task, model and settings, three
-    of its own figures, and what we did with it.
 
     >>> print(write_up_box("math").splitlines()[0])
     | **The write-up in one minute** | |
@@ -502,18 +476,18 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
         cases: names of cases; all, in the order of their notebooks, unless given.
 
     Returns:
-        Case -> (evidence, verdict) -> count. The evidence is one of `VERDICTS`, or one of
-        `EXPLORATORY` for verdicts of records whose expectation was written down after the first
-        of them. All cases have the same columns, those that any of them uses, in the order of
-        `VERDICTS`, each evidence's exploratory ones after its own.
+        Case -> (evidence, verdict) -> count; exploratory verdicts apart (`EXPLORATORY`). All cases
+        have the same columns, those that any of them uses, in the order of `VERDICTS`.
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
     counts = {case: Counter(map(_column, load_claims(case))) for case in cases}
-    columns = []
-    for evidence, verdicts in VERDICTS.items():
-        for name in filter(None, (evidence, EXPLORATORY.get(evidence))):
-            columns += [(name, verdict) for verdict in verdicts]
+    columns = [
+        (name, verdict)
+        for evidence, verdicts in VERDICTS.items()
+        for name in filter(None, (evidence, EXPLORATORY.get(evidence)))
+        for verdict in verdicts
+    ]
     used = [column for column in columns if any(found[column] for found in counts.values())]
     return {case: {column: found[column] for column in used} for case, found in counts.items()}
 

@@ -114,8 +114,9 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
         return answer_entropy(value["label_histogram"])
     if step == "labels_recalled":
         return labels_recalled(value["confusion"])
-    if step == "kl_in_reward":
-        return kl_in_reward(value["rewards/kl_penalty/mean"])
+    if step == "kl_in_reward":  # the reward is minus the estimate, in nats per token
+        windows = value["rewards/kl_penalty/mean"]
+        return {"smallest": -max(windows), "largest": -min(windows)}
     if step == "discrimination":
         table, samples = value["confusion"], record["config"]["test_samples"]
         names = load_case(case).labels
@@ -134,18 +135,6 @@ def answer_entropy(histogram: Mapping[str, int]) -> float:
     counts = [n for label, n in histogram.items() if label != NO_ANSWER and n]
     total = sum(counts)
     return sum(n / total * math.log2(total / n) for n in counts)
-
-
-def kl_in_reward(windows: Sequence[float]) -> dict[str, float]:
-    """The smallest and the largest window of the KL that a reward estimates, in nats per token.
-
-    Args:
-        windows: means of `kl_penalty`, which is minus that estimate.
-
-    >>> kl_in_reward([0.25, -0.5])
-    {'smallest': -0.25, 'largest': 0.5}
-    """
-    return {"smallest": -max(windows), "largest": -min(windows)}
 
 
 def labels_recalled(confusion: Sequence[Sequence[float]]) -> int:

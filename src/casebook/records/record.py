@@ -7,6 +7,7 @@ notebooks, claims and the site read them through these functions. A record is ne
 whether today's code still does what it says is what `casebook replay` asks.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -31,22 +32,10 @@ if TYPE_CHECKING:
 REQUIRED = ("case", "profile", "seed", "provenance")
 COMPLETIONS = "completions.jsonl.gz"  # of the runs that keep theirs: see `experiments.arms`
 DIGITS = 6  # of a figure in a table of completions
-PACKAGES = {
-    "torch": "torch",
-    "transformers": "transformers",
-    "trl": "trl",
-    "peft": "peft",
-    "datasets": "datasets",
-    "numpy": "numpy",
-    "accelerate": "accelerate",
-    "math_verify": "math-verify",
-    "casebook": "rlvr-casebook",
-    "unsloth": "unsloth",
-    "unsloth_zoo": "unsloth_zoo",
-    "vllm": "vllm",
-    "bitsandbytes": "bitsandbytes",
-    "triton": "triton",
-}
+PACKAGES = (
+    *("torch", "transformers", "trl", "peft", "datasets", "numpy", "accelerate", "math-verify"),
+    *("rlvr-casebook", "unsloth", "unsloth_zoo", "vllm", "bitsandbytes", "triton"),
+)
 
 
 # Committed records
@@ -62,12 +51,7 @@ def check_clean() -> None:
 
 
 def committed(case: str, profile: str, arm: str | None = None) -> list[dict[str, Any]]:
-    """The committed records of a case and profile, by arm and seed; an empty list if none.
-
-    Args:
-        case: name of the case.
-        profile: name of the profile.
-        arm: only this arm's.
+    """The committed records of a case and profile, or of one arm, by arm and seed.
 
     Raises:
         UnknownName: unknown case or profile.
@@ -85,12 +69,6 @@ def recorded(
     cases: Iterable[str], profile: str, arms: Iterable[str] = (), seed: int | None = None
 ) -> list[Path]:
     """The records of some cases' arms, one for each arm: of the given seed, else of its first.
-
-    Args:
-        cases: names of cases.
-        profile: name of the profile.
-        arms: only these; all by default.
-        seed: of the records.
 
     Raises:
         CasebookError: an unknown name, or there is no such record.
@@ -267,9 +245,9 @@ def provenance() -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version(), **_versions()},
         "hardware": {
-            "cpu": _cpu(),
+            "cpu": _cpuinfo().get("model name") or platform.machine(),
             "cores": os.cpu_count(),
-            "memory_gb": _memory_gb(),
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
             "gpu": _gpu("name"),
             "gpu_memory": _gpu("memory.total"),
             "gpu_driver": _gpu("driver_version"),
@@ -336,23 +314,10 @@ def _cpuinfo() -> dict[str, str]:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name, distribution in PACKAGES.items():
-        try:
-            found[name] = version(distribution)
-        except PackageNotFoundError:
-            continue
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name.removeprefix("rlvr-").replace("-", "_")] = version(name)
     return found
-
-
-def _cpu() -> str:
-    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def _gpu(field: str) -> str | None:

@@ -8,8 +8,7 @@ import pytest
 from casebook import problem_sets
 from casebook.cases.gsm8k.rewards import REWARDS
 from casebook.cases.gsm8k.studies import baselines, errors
-from casebook.experiments import read_arms
-from casebook.records import figures_at, load_claims, studies
+from casebook.records import load_claims, studies
 
 CLAIMS = {row["id"]: row for row in load_claims("gsm8k")}
 BEFORE, AFTER = baselines.counts(0), baselines.counts(1)
@@ -33,25 +32,6 @@ def paid(part, text, gold="27"):
 
 def block(answer):
     return f"<reasoning>\n1\n</reasoning>\n<answer>\n{answer}\n</answer>"
-
-
-def test_no_claim_is_called_reproduced_by_the_embedded_model():
-    for name, row in CLAIMS.items():
-        measured = {"other real model"} if row.get("profile") == "smol" else {"nano"}
-        assert row["evidence"] in {"computation", "citation", "none"} | measured, name
-
-
-def test_every_comparison_is_of_an_arm_that_can_be_made():
-    arms = read_arms("gsm8k")
-    sides = [
-        comparison[side]
-        for row in CLAIMS.values()
-        for comparison in row.get("compare", ())
-        for side in ("left", "right")
-    ]
-    assert {side.split("/")[0] for side in sides} <= set(arms)
-    for side in sides:
-        figures_at("gsm8k", side)  # the figure exists in every record that there is
 
 
 def test_gains_and_their_noise():
@@ -115,11 +95,6 @@ def test_soft_correctness_is_another_measure_not_a_softer_one():
     assert quotes("soft-examples", "27 - 3 = 24", "'0'")
 
 
-def test_without_tags_the_text_is_the_answer():
-    assert paid("correctness", "27")
-    assert paid("soft_correctness", "She has 27 at first. It is 3 less: 24")
-
-
 def test_whole_numbers_that_are_not_paid_and_one_that_is():
     assert not any(paid("integer", block(answer)) for answer in ("-3", "1,600"))
     assert paid("integer", block("²"))
@@ -151,13 +126,6 @@ def test_formats():
     assert CLAIMS["soft-format-anywhere"]["verdict"] == "confirmed"
     assert BEFORE["soft format"] - BEFORE["strict format"] == 28
     assert quotes("soft-format-anywhere", "28 more of 659")
-
-
-def test_the_tag_count_charges_for_what_comes_behind():
-    count = REWARDS["xml_count"](form="as_published")
-    short, inside, behind = block("27") + "\n", block("27" * 100) + "\n", block("27") + "\nx" * 50
-    assert count([short]) == count([inside])
-    assert count([behind])[0] < count([short])[0]
 
 
 def test_steps_epochs_groups_and_hours():

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from casebook.case import load_case
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, YIELDS
 from casebook.cases.landuse.heuristics import HEURISTICS, highest_yield, score, zero_belt
-from casebook.cases.landuse.rewards import open_r1_format
-from casebook.experiments import read_arms
 from casebook.records import committed, figures_at, load_claims
 from casebook.rewards import repetition_penalty
 
@@ -46,25 +44,6 @@ def mean(where):
     return sum(figure["value"] for figure in figures.values()) / len(figures)
 
 
-def test_no_claim_is_called_reproduced_by_the_embedded_model():
-    assert {row["evidence"] for row in CLAIMS.values()} <= {
-        *("computation", "citation", "nano", "none")
-    }
-
-
-def test_every_comparison_is_of_an_arm_that_can_be_made():
-    arms = read_arms("landuse")
-    sides = [
-        comparison[side]
-        for row in CLAIMS.values()
-        for comparison in row.get("compare", ())
-        for side in ("left", "right")
-    ]
-    assert {side.split("/")[0] for side in sides} <= set(arms)
-    for side in sides:
-        figures_at("landuse", side)  # the figure exists in every record that there is
-
-
 def test_what_a_total_reward_leaves_for_the_label():
     assert WEIGHTS["label"] + WEIGHTS["form"] == 5  # a penalty adds nothing
     least = {t: (t - WEIGHTS["form"]) / WEIGHTS["label"] for t in (4.1, 4.0, 3.2, 3.6)}
@@ -81,14 +60,6 @@ def test_the_penalty_is_for_what_is_not_unique():
     unique = [len({tuple(words[i : i + 3]) for i in range(2)}) for words in texts]
     assert unique == [2, 1]
     assert quotes("repetition-formula", "first would cost 2", "second 1", "-0.5")
-
-
-def test_what_the_published_format_reward_takes():
-    reward = open_r1_format()
-    block = "<think>\nwheat 7\n</think>\n<answer>\nwheat\n</answer>"
-    inline = "<think>\nwheat 7\n</think>\n<answer>wheat</answer>"
-    assert reward([block, inline]) == [1.0, 0.0]
-    assert reward([block.removeprefix("<think>\n"), f"{block}\nor corn"]) == [0.0, 1.0]
 
 
 def test_how_many_completions_had_a_form_that_was_paid():
