@@ -30,7 +30,7 @@ CASEBOOK := .venv/bin/casebook
 # Each of the two takes half of the list and keeps to it, so that what the tests of a file share is
 # made once; the one that has finished takes over from the other.
 PYTEST := .venv/bin/python -m pytest -n 2 --dist worksteal
-TABLES := .venv/bin/python -c 'from casebook import site; site.write_readme_results(); site.write_where()'
+TABLES := .venv/bin/python -c 'from casebook import site; site.write_tables()'
 CASES = $(if $(filter all,$(CASE)),$(notdir $(wildcard configs/*)),$(CASE))
 
 FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))

@@ -6,6 +6,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -73,7 +74,7 @@ def _picture(tmp_path: Path) -> str:
     return base64.b64encode((tmp_path / "picture.png").read_bytes()).decode()
 
 
-def _notebook(title: str, png: str, outputs: bool = True) -> nbformat.NotebookNode:
+def _notebook(title: str, png: str) -> nbformat.NotebookNode:
     shown = [
         new_output(
             "display_data",
@@ -91,35 +92,19 @@ def _notebook(title: str, png: str, outputs: bool = True) -> nbformat.NotebookNo
             new_code_cell("print('install')", metadata={"tags": ["install"]}),
             new_code_cell("SEED = 0", metadata={"tags": ["parameters"]}),
             new_markdown_cell(MATHS),
-            new_code_cell("plots.show(figure)", outputs=shown if outputs else []),
-            new_code_cell("table", outputs=[result] if outputs else [], execution_count=2),
+            new_code_cell("plots.show(figure)", outputs=shown),
+            new_code_cell("table", outputs=[result], execution_count=2),
         ],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
     )
 
 
-def _copy_arms() -> None:
-    """The arms that there are: predictions name them."""
-    shutil.copytree(Path(__file__).parents[2] / "configs", paths.CONFIGS, dirs_exist_ok=True)
-
-
 def _series(folder: Path) -> None:
-    _copy_arms()
+    configs = Path(__file__).parents[2] / "configs"
+    shutil.copytree(configs, paths.CONFIGS, dirs_exist_ok=True)  # predictions name arms
     titles = {"00_start_here": "Where to start?", "10_poker_oracle": "Is it right?"}
     for stem, title in (titles | {"11_poker_rewards": "Can it be fooled?"}).items():
         nbformat.write(_notebook(title, _picture(folder)), paths.NOTEBOOKS / f"{stem}.ipynb")
-
-
-@pytest.fixture
-def notebook(tmp_path):
-    return lambda title, outputs=True: _notebook(title, _picture(tmp_path), outputs)
-
-
-@pytest.fixture
-def bare(checkout):
-    """A checkout without notebooks."""
-    _copy_arms()
-    return checkout
 
 
 @pytest.fixture
@@ -146,17 +131,17 @@ def reports(tmp_path_factory):
         (root / "figures" / "00_start_here__reported.png").write_bytes(
             base64.b64decode(_picture(root))
         )
-        _run("10_poker_oracle")
-        _run("11_poker_rewards", status="failed", error="ValueError: a < b in cell 6")
-        _write_run(root / "runs", "one")
-        _write_run(root / "runs", HOSTILE)
+        run("10_poker_oracle")
+        run("11_poker_rewards", status="failed", error="ValueError: a < b in cell 6")
+        write_run(root / "runs", "one")
+        write_run(root / "runs", HOSTILE)
         for seed in range(3):
-            _write_record(seed)
+            write_record(seed)
         assert site.build_site() == root / "reports" / "index.html"
     return root / "reports"
 
 
-def _run(stem: str, status: str = "ok", profile: str = "nano", **fields) -> None:
+def run(stem: str, status: str = "ok", profile: str = "nano", **fields) -> None:
     """Leave what an execution of a notebook leaves."""
     if status in ("ok", "failed"):
         folder = paths.REPORTS / {"ok": "executed", "failed": "failed"}[status]
@@ -174,8 +159,14 @@ def _run(stem: str, status: str = "ok", profile: str = "nano", **fields) -> None
     path.write_text(json.dumps(entries | {stem: entry}))
 
 
-def _completions(step: int, rows: int = 4, **columns) -> pd.DataFrame:
-    table = pd.DataFrame(
+@pytest.fixture
+def made():
+    """What makes a made-up checkout: `made.run`, `made.write_run`, `made.write_record`."""
+    return SimpleNamespace(run=run, write_run=write_run, write_record=write_record)
+
+
+def _completions(step: int, rows: int = 4) -> pd.DataFrame:
+    return pd.DataFrame(
         {
             "step": step,
             "prompt": "Classify.\nHand: 2H 2D 2C 9S 9H\n",
@@ -193,41 +184,22 @@ def _completions(step: int, rows: int = 4, **columns) -> pd.DataFrame:
             "reward/tag_format": 0.2,
         }
     )
-    return table.assign(**columns)
 
 
-def _write_run(runs: Path, name: str = "one", steps=(1, 10), profile="nano", **columns) -> Path:
+def write_run(runs: Path, name: str, profile: str = "nano", steps=(1, 10)) -> Path:
+    """Leave what a training leaves of its completions."""
     folder = runs / "poker" / profile / name / "completions"
     folder.mkdir(parents=True)
     for step in steps:
-        _completions(step, **columns).to_parquet(folder / f"train_{step:05d}.parquet")
+        _completions(step).to_parquet(folder / f"train_{step:05d}.parquet")
     return folder.parent
 
 
-def _write_record(
+def write_record(
     seed: int, arm: str = "grpo", case: str = "poker", profile: str = "nano", **fields
 ) -> None:
+    """Write a record, as good as the pages need it."""
     figures = {"sampled_accuracy": FIGURE, "greedy_accuracy": FIGURE}
     record = {"case": case, "profile": profile, "arm": arm, "seed": seed, "provenance": {}}
     record |= {"before": figures, "after": figures, "train_seconds": 98.0 + seed} | fields
     paths.write_json(paths.RESULTS / case / profile / arm / f"seed{seed}.json", record)
-
-
-@pytest.fixture
-def run():
-    return _run
-
-
-@pytest.fixture
-def completions():
-    return _completions
-
-
-@pytest.fixture
-def write_run():
-    return _write_run
-
-
-@pytest.fixture
-def write_record():
-    return _write_record

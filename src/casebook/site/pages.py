@@ -4,9 +4,7 @@ A page shows the executed copy of a notebook if there is one, else the committed
 which at its top.
 """
 
-import datetime
 import html
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,12 +17,16 @@ from nbformat import NotebookNode
 
 from casebook import paths
 from casebook.case import Case, CasebookError
+from casebook.execute import read_status
 
 FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
     "install": "Install (does nothing outside Colab)",
     "parameters": "Parameters",
     "injected-parameters": "Parameters of this run",
 }
+
+
+LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 
 
 @dataclass(frozen=True)
@@ -52,25 +54,11 @@ class Page:
         return self.stem[:2]
 
 
-def read_pages(output: Path, notebooks: Path) -> list[Page]:
+def read_pages(output: Path) -> list[Page]:
     """The pages of all numbered notebooks: the executed copy where there is a readable one."""
-    committed = {path.stem: path for path in sorted(notebooks.glob("[0-9][0-9]_*.ipynb"))}
-    execution = read_execution(output)
-    return [
-        _page(path, output, execution.get(stem, {}), set(committed))
-        for stem, path in committed.items()
-    ]
-
-
-def read_execution(output: Path) -> dict[str, dict[str, Any]]:
-    """`execution.json` of an output folder, by notebook stem; empty where it is something else."""
-    try:
-        entries = json.loads((output / "execution.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(entries, dict):
-        return {}
-    return {stem: entry for stem, entry in entries.items() if isinstance(entry, dict)}
+    committed = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+    stems, execution = {path.stem for path in committed}, read_status(output)
+    return [_page(path, output, execution.get(path.stem, {}), stems) for path in committed]
 
 
 def chapters_of(case: Case, pages: Sequence[Page]) -> list[Page]:
@@ -90,50 +78,26 @@ def _page(path: Path, output: Path, entry: Mapping[str, Any], stems: set[str]) -
     except (OSError, ValueError, AttributeError):  # none, or half-written
         has_outputs = any(cell.get("outputs") for cell in committed.cells)
         notebook, source = committed, "committed" if has_outputs else "none"
-        return _prepare(notebook, path.stem, source, _origin(source), entry, stems)
     # A copy of an earlier run outlives a later one that was skipped or has not come to it yet.
     about = entry if entry.get("status") in ("ok", "failed") else {}
-    when = _date(about.get("started"), copy)
-    origin = _origin(source, when, about, changed=not _same_code(notebook, committed))
-    return _prepare(notebook, path.stem, source, origin, entry, stems)
-
-
-def _origin(source: str, when: str = "", about: Mapping | None = None, changed=False) -> str:
-    """The sentence at the top of a page that says whose outputs these are."""
-    about = about or {}
     details = [f"{name} {about[name]}" for name in ("profile", "seed") if name in about]
-    if "seconds" in about:
-        details.append(f"{about['seconds']:.0f} s")
-    run = when + (f" ({', '.join(details)})" if details else "")
-    said = {
-        "run": f"Outputs of this machine’s run, {run}.",
+    run = f"{about.get('started', '')[:10]} ({', '.join(details)})" if about else "an earlier day"
+    origin = {
+        "run": f"Outputs of this machine’s run of {run}.",
         "failed": f"This machine’s run of {run} stopped with an error in this notebook.",
         "committed": "Committed outputs, from one clean run of the notebook.",
         "none": "This notebook has no outputs yet: it has not been run here.",
     }[source]
-    if changed:
-        said += " The notebook has changed since."
+    if _code(notebook) != _code(committed):
+        origin += " The notebook has changed since."
     if about.get("profile") == "smoke":
-        said += " The smoke profile only shows that the code runs: its figures are no results."
-    return said
+        origin += " The smoke profile only shows that the code runs: its figures are no results."
+    return _prepare(notebook, path.stem, source, origin, entry, stems)
 
 
-def _date(started: Any, copy: Path) -> str:
-    try:
-        moment = datetime.datetime.fromisoformat(str(started))
-    except ValueError:
-        moment = datetime.datetime.fromtimestamp(copy.stat().st_mtime)
-    return f"{moment.day} {moment:%B %Y}"
-
-
-def _same_code(executed: NotebookNode, committed: NotebookNode) -> bool:
-    """Whether both hold the same code; a copy that failed holds what papermill adds, too."""
-
-    def code(notebook: NotebookNode) -> list[str]:
-        cells = (cell for cell in notebook.cells if cell.cell_type == "code")
-        return [cell.source for cell in cells if "injected-parameters" not in _tags(cell)]
-
-    return code(executed) == code(committed)
+def _code(notebook: NotebookNode) -> list[str]:
+    cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    return [cell.source for cell in cells if "injected-parameters" not in _tags(cell)]
 
 
 def _tags(cell: NotebookNode) -> list[str]:
@@ -142,24 +106,10 @@ def _tags(cell: NotebookNode) -> list[str]:
 
 def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
     """Number the title, put the origin under it, and drop what readers have no use for."""
-    tops = "papermill-error-cell-tag"
-    cells = [cell for cell in notebook.cells if tops not in _tags(cell)]
-    if source == "failed":
-        origin_html = f'{html.escape(origin)} <a href="#failing-cell">To the failing cell.</a>'
-    else:
-        origin_html = html.escape(origin)
-    banner = f'<p class="origin {source}">{origin_html}</p>'
+    cells = [cell for cell in notebook.cells if "papermill-error-cell-tag" not in _tags(cell)]
     for cell in cells:
         if cell.cell_type == "markdown":
             cell.source = mend_links(cell.source, stems)
-    title = _title(cells, stem)
-    first = re.sub(r"\A\s*#[^\n]*\n?", "", cells[0].source) if _has_title(cells) else None
-    head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{banner}\n\n{first or ''}".strip())
-    head.id = "casebook-head"
-    cells = [head, *(cells[1:] if first is not None else cells)]
-    if source == "failed":
-        _mark_failing_cell(cells)
-    for cell in cells:
         for tag in FOLDED.keys() & set(_tags(cell)):
             cell.metadata["tags"] = [*_tags(cell), "hide-cell"]
             cell.metadata["mystnb"] = dict.fromkeys(
@@ -167,33 +117,23 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
             )
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
-    language = {"name": "python", "pygments_lexer": "ipython3"}
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": language})
+    origin = html.escape(origin)
+    errors = [n for n, cell in enumerate(cells) if _failed(cell)]
+    if source == "failed" and errors:
+        origin += ' <a href="#failing-cell">To the failing cell.</a>'
+        mark = '<p class="origin failed" id="failing-cell">The run stopped here.</p>'
+        cells.insert(errors[0], nbformat.v4.new_markdown_cell(mark, id="casebook-failed"))
+    heading, _, rest = cells[0].source.partition("\n")  # "# 13 · A title"
+    title = re.sub(rf"^[#\s]*({stem[:2]}[\s.:·]*)?", f"{stem[:2]} · ", heading)
+    banner = f'<p class="origin {source}">{origin}</p>'
+    head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{banner}\n\n{rest}".strip())
+    head.id = "casebook-head"
+    notebook = nbformat.v4.new_notebook(cells=[head, *cells[1:]], metadata=LANGUAGE)
     return Page(stem, title, notebook, source, origin, entry)
 
 
-def _has_title(cells: Sequence[NotebookNode]) -> bool:
-    return bool(cells) and cells[0].cell_type == "markdown" and cells[0].source.lstrip()[:2] == "# "
-
-
-def _title(cells: Sequence[NotebookNode], stem: str) -> str:
-    title = stem[3:].replace("_", " ")
-    if _has_title(cells):
-        title = cells[0].source.lstrip().splitlines()[0].lstrip("# ").strip()
-    number = stem[:2]
-    bare = re.sub(rf"^{number}[\s.:·]*", "", title)
-    return f"{number} · {bare}"
-
-
-def _mark_failing_cell(cells: list[NotebookNode]) -> None:
-    for position, cell in enumerate(cells):
-        if any(output.output_type == "error" for output in cell.get("outputs", [])):
-            mark = nbformat.v4.new_markdown_cell(
-                '<p class="origin failed" id="failing-cell">The run stopped here.</p>'
-            )
-            mark.id = "casebook-failed"
-            cells.insert(position, mark)
-            return
+def _failed(cell: NotebookNode) -> bool:
+    return any(output.output_type == "error" for output in cell.get("outputs", []))
 
 
 LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")

@@ -1,117 +1,68 @@
-"""The transcript browser: what a policy wrote at the recorded steps of its training.
+"""The transcript browser: what policies wrote at the recorded steps of their training.
 
-Each page is one HTML file with its data inside. Every case has one that is committed; a run in
-`$RUNS_DIR` that kept its completions gets a page of its own.
+One HTML file a case, with its data inside: the completions that are committed, and those of the
+newest runs in `$RUNS_DIR`.
 """
 
 import json
 import math
-import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from casebook import records
+from casebook import paths, records
 from casebook.case import PROFILES, known_cases, load_case
-from casebook.site.files import TEMPLATES, css, digest, head_of, page_template, write_if_changed
+from casebook.site.files import TEMPLATES, css, page_template, write_if_changed
 from casebook.site.results import questions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_TRANSCRIPTS = 5  # newest runs of one case and profile that get a page
-MOST_BYTES = 15_000_000  # of completions on one transcript page
+MOST_RUNS = 3  # newest runs of a case that are shown
+MOST_BYTES = 6_000_000  # of completions of one run
 
 
-def write_transcripts(folder: Path, runs: Path) -> list[dict[str, Any]]:
-    """Write a page for each case's committed completions and for each run that kept its own.
-
-    Returns:
-        What the listing needs, one dict a page: `case`, `profile`, `run`, `rows` and `file`.
-    """
-    listing = []
-    for case in known_cases():
-        pages = [_committed_page(folder, case, *kept) for kept in _kept(case)]
-        for profile in sorted(path for path in (runs / case).glob("*") if path.is_dir()):
-            kept = [run for run in profile.iterdir() if [*run.glob("completions/train_*.parquet")]]
-            kept.sort(key=lambda run: run.stat().st_mtime, reverse=True)
-            pages += [_run_page(folder, case, run) for run in kept[:MOST_TRANSCRIPTS]]
-        listing += [page for page in pages if page]
-    pages = {Path(entry["file"]).name for entry in listing}
-    for stale in folder.glob("*.html"):
-        if stale.name not in pages:
-            stale.unlink()
-    return listing
-
-
-def _kept(case: str) -> list[tuple[str, str | None, str]]:
-    """Whose completions are committed: profile, arm of a real model, and the run in words."""
-    found: list[tuple[str, str | None, str]] = [("nano", None, "the recorded run")]
-    for profile in (name for name, about in PROFILES.items() if not about.embedded):
-        for arm in records.arms_with_completions(case, profile):
-            runs = records.committed(case, profile, arm)
-            asked = questions(case).get(arm, arm)
-            found.append((profile, arm, f"{asked} ({records.models_of(case, runs)})"))
-    return found
-
-
-def _committed_page(
-    folder: Path, case: str, profile: str, arm: str | None, run: str
-) -> dict[str, Any] | None:
-    rows = records.committed_completions(case, profile, arm)
-    if rows.empty:
-        return None
-    page = folder / f"{case}-{profile}-{f'{arm}-' if arm else ''}committed.html"
-    shown = _write_page(page, case, profile, run, rows)
-    return {"case": case, "profile": profile, "run": run, "rows": shown} | {
-        "file": f"transcripts/{page.name}"
-    }
-
-
-def _run_page(folder: Path, case: str, run: Path) -> dict[str, Any]:
+def write_transcripts(folder: Path) -> dict[str, int]:
+    """Write a page for each case that has completions; case -> how many its page shows."""
     import pandas as pd
 
-    profile = run.parent.name
-    page = folder / f"{case}-{profile}-{run.name}.html"
-    parts = sorted((run / "completions").glob("train_*.parquet"))
-    stamps = [[part.name, part.stat().st_size, part.stat().st_mtime] for part in parts]
-    inputs = digest(json.dumps(stamps).encode())
-    shown = _shown_already(page, inputs)
-    if shown is None:
-        rows = pd.concat([pd.read_parquet(part) for part in parts], ignore_index=True)
-        shown = _write_page(page, case, profile, f"the run {run.name}", rows, inputs)
-    return {"case": case, "profile": profile, "run": run.name, "rows": shown} | {
-        "file": f"transcripts/{page.name}"
-    }
+    shown = {}
+    for case in known_cases():
+        tables = [_thinned(rows).assign(run=run) for run, rows in _runs(case) if len(rows)]
+        page = folder / f"{case}.html"
+        if not tables:
+            page.unlink(missing_ok=True)
+            continue
+        rows = pd.concat(tables, ignore_index=True)
+        text = page_template("transcripts.html").render(
+            title=load_case(case).title,
+            note=f"{len(rows):,} completions of {len(tables)} runs at their recorded steps.",
+            css=css("page", "transcripts"),
+            script=(TEMPLATES / "transcripts.js").read_text(encoding="utf-8"),
+            # `<` is the one character that could end the script element early.
+            data=json.dumps(_columns(rows), ensure_ascii=False).replace("<", "\\u003c"),
+        )
+        write_if_changed(page, text)
+        shown[case] = len(rows)
+    return shown
 
 
-def _shown_already(page: Path, inputs: str) -> int | None:
-    """How many completions the page shows if it was made from these inputs, else `None`."""
-    known = re.search(rf"{inputs} (\d+)", head_of(page))
-    return int(known[1]) if known else None
+def _runs(case: str) -> Iterator[tuple[str, "pd.DataFrame"]]:
+    """The runs of a case that kept their completions, in words, and what they wrote."""
+    import pandas as pd
 
-
-def _write_page(
-    page: Path, case: str, profile: str, run: str, rows: "pd.DataFrame", inputs: str = ""
-) -> int:
-    """Write the page of one run; return how many completions it shows."""
-    total = len(rows)
-    rows = _thinned(rows)
-    note = f"{len(rows):,} completions of {rows['step'].nunique()} recorded steps of {run}."
-    if len(rows) < total:
-        note += f" Left out, to keep the page light: {total - len(rows):,} of the steps between."
-    if profile == "smoke":
-        note += " The smoke profile only shows that the code runs: these are no results."
-    text = page_template("transcripts.html").render(
-        title=f"{load_case(case).title}: {profile}",
-        inputs=f"{inputs} {len(rows)}",
-        note=note,
-        css=css("page", "transcripts"),
-        script=(TEMPLATES / "transcripts.js").read_text(encoding="utf-8"),
-        # `<` is the one character that could end the script element early.
-        data=json.dumps(_columns(rows), ensure_ascii=False).replace("<", "\\u003c"),
-    )
-    write_if_changed(page, text)
-    return len(rows)
+    yield "nano, the recorded run", records.committed_completions(case, "nano")
+    for profile in (name for name, about in PROFILES.items() if not about.embedded):
+        for arm in records.arms_with_completions(case, profile):
+            model = records.models_of(case, records.committed(case, profile, arm))
+            asked = questions(case).get(arm, arm)
+            yield f"{asked} ({model})", records.committed_completions(case, profile, arm)
+    own = {part.parents[1] for part in (paths.runs_dir() / case).glob("*/*/completions/train_*")}
+    for run in sorted(own, key=lambda run: run.stat().st_mtime, reverse=True)[:MOST_RUNS]:
+        parts = sorted((run / "completions").glob("train_*.parquet"))
+        tested = ", which shows that the code runs and no result" * (run.parent.name == "smoke")
+        told = f"your run {run.parent.name}/{run.name}{tested}"
+        yield told, pd.concat([pd.read_parquet(part) for part in parts], ignore_index=True)
 
 
 def _thinned(rows):
@@ -127,19 +78,18 @@ def _columns(rows) -> dict[str, Any]:
 
     A number that is not finite is `null`: JSON has no other way to say so.
     """
-    rows = rows.astype(object).where(rows.notna(), None)
     texts: dict[str, int] = {}
-    coded = ["prompt", "answer", "completion", "extracted"]
+    coded = ["run", "prompt", "answer", "completion", "extracted"]
     rewards = [name for name in rows.columns if name.startswith("reward/")]
     numbers = ["step", "tokens", "advantage", "reward", *rewards]
     flags = ["truncated", "well_formed", "correct", "strict"]
+    rows = rows.astype(object).where(rows.notna(), None)
 
     def code(value: Any) -> int | None:
         return None if value is None else texts.setdefault(str(value), len(texts))
 
     def number(value: Any) -> float | None:
-        finite = value is not None and math.isfinite(value)
-        return round(float(value), 6) if finite else None
+        return round(float(value), 6) if value is not None and math.isfinite(value) else None
 
     columns = {name: [code(value) for value in rows[name]] for name in coded}
     columns |= {name: [number(value) for value in rows[name]] for name in numbers}
@@ -148,6 +98,7 @@ def _columns(rows) -> dict[str, Any]:
         "length": len(rows),
         "coded": coded,
         "rewards": [name.removeprefix("reward/") for name in rewards],
+        "runs": list(dict.fromkeys(rows["run"])),
         "answers": sorted({str(answer) for answer in rows["answer"]}),
         "columns": columns,
         "texts": list(texts),

@@ -1,4 +1,4 @@
-// Filters and pages through the completions of one run. The rows arrive as columns:
+// Filters and pages through the completions of a case. The rows arrive as columns:
 // `texts` holds each distinct string once, and the columns named in `coded` point into it.
 const data = JSON.parse(document.getElementById("data").textContent);
 const {texts, coded, columns, rewards} = data;
@@ -28,11 +28,12 @@ function filter() {
   const words = field("search").value.toLowerCase();
   const low = limit("step-from", -Infinity), high = limit("step-to", Infinity);
   const least = limit("reward-from", -Infinity), most = limit("reward-to", Infinity);
-  const label = field("label").value, kind = field("outcome").value;
+  const run = field("run").value, label = field("label").value, kind = field("outcome").value;
   found = rows.filter((row) => {
     const step = get("step", row), reward = get("reward", row);
     return step >= low && step <= high
       && (reward == null ? least === -Infinity && most === Infinity : reward >= least && reward <= most)
+      && (!run || get("run", row) === run)
       && (!label || get("answer", row) === label)
       && (!kind || (kind === "truncated" ? get("truncated", row) : outcome(row)[0] === kind))
       && (!words || `${get("prompt", row)}\n${get("completion", row)}`.toLowerCase().includes(words));
@@ -82,7 +83,9 @@ function card(row) {
   add("answer read", get("extracted", row) ?? "none");
   add("well formed", get("well_formed", row) ? "yes" : "no");
   add("tokens", number(get("tokens", row)));
-  for (const name of rewards) add(name, number(get(`reward/${name}`, row)));
+  for (const name of rewards)
+    if (get(`reward/${name}`, row) != null) add(name, number(get(`reward/${name}`, row)));
+  add("run", get("run", row));
   article.append(head, both, facts);
   return article;
 }
@@ -101,7 +104,7 @@ function show() {
   for (const name of ["next", "next-below"]) field(name).disabled = page === pages - 1;
 }
 
-const CONTROLS = ["search", "step-from", "step-to", "reward-from", "reward-to", "label", "outcome"];
+const CONTROLS = ["search", "run", "step-from", "step-to", "reward-from", "reward-to", "label", "outcome"];
 
 // The filters stand in the address, so that a view can be sent to someone.
 function remember() {
@@ -114,6 +117,7 @@ function turn(by) { page += by; show(); scrollTo({top: field("bar").offsetTop});
 
 for (const [value, text] of [...OUTCOMES, ["truncated", "cut off"]])
   field("outcome").append(new Option(text, value));
+for (const run of data.runs) field("run").append(new Option(run, run));
 for (const answer of data.answers) field("label").append(new Option(answer, answer));
 for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
   if (CONTROLS.includes(name)) field(name).value = value;
