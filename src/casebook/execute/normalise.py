@@ -1,7 +1,6 @@
 """Notebooks as they are committed: nothing in them but what comes from source and results."""
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -82,6 +81,5 @@ def _without_paths(text: str) -> str:
 
 def write_notebook(path: Path, notebook: nbformat.NotebookNode) -> None:
     """Write a notebook whole or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    with paths.replacing(path) as part:
+        part.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")

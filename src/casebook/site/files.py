@@ -1,6 +1,5 @@
 """Files of the site: the templates it is made with, and writing only what changed."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,11 +16,8 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
     content = content.encode() if isinstance(content, str) else content
     if path.exists() and path.read_bytes() == content:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Replaced in one step, so that whoever has the page open never reads half of it.
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(content)
-    os.replace(draft, path)
+    with paths.replacing(path) as part:  # whoever has the page open never reads half of it
+        part.write_bytes(content)
     return True
 
 
