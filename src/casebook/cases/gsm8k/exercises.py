@@ -2,7 +2,7 @@
 
 import math
 
-from casebook.exercises.check import Attempt, Wrong, exercise, show
+from casebook.exercises import Attempt, Wrong, exercise, show
 
 # 30, the problems of GSM8K
 

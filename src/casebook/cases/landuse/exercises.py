@@ -1,6 +1,6 @@
 """The exercises of the land-use notebooks: how they are checked."""
 
-from casebook.exercises.check import Attempt, Wrong, exercise, show
+from casebook.exercises import Attempt, Wrong, exercise, show
 
 # 20, the oracle of land use
 

@@ -2,7 +2,7 @@
 
 import math
 
-from casebook.exercises.check import MANY, Attempt, Wrong, exercise, expect_text, is_whole, show
+from casebook.exercises import MANY, Attempt, Wrong, exercise, is_whole, show
 
 # 40, the oracle of MATH
 
@@ -23,7 +23,7 @@ def _last_box(last_box: Attempt) -> None:
         ("", None, "no box"),
         (r"\boxed{" * 20_000 + r"\boxed{5}", "5", "20,000 boxes that are never closed, then one"),
     ):
-        expect_text(last_box, expected, text, note=note)
+        last_box.expect(expected, text, note=note)
 
 
 # 41, the rewards of MATH
@@ -41,7 +41,7 @@ def _whole_box(whole_box: Attempt) -> None:
         ("no box at all", None, "no box"),
         (r"\boxed{}", "", "an empty box is a box"),
     ):
-        expect_text(whole_box, expected, text, note=note)
+        whole_box.expect(expected, text, note=note)
 
 
 # 42, the baseline of MATH

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from casebook import attacks
 from casebook.cases.poker.oracle import CATEGORIES, FREQUENCIES, LABELS, RANKS
 from casebook.cases.poker.rewards import CLASS_WEIGHTS
-from casebook.exercises.check import (
+from casebook.exercises import (
     MANY,
     Attempt,
     Wrong,

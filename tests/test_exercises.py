@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from casebook.case import UnknownName
 from casebook.exercises import check, checks
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 CHECKS = checks()
 SOLUTIONS = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))
 CHECK_CELL = re.compile(r'^check\("(\d\d-[a-z])", (\w+)\)$', re.M)
@@ -55,50 +55,29 @@ def test_what_gives_nothing_is_not_done_yet(capsys, name, nothing):
     assert said(capsys, name, nothing) == f"{name}: not done yet"
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_what_is_not_implemented_is_not_done_yet(capsys, name):
-    def attempt(*arguments, **named):
-        raise NotImplementedError
-
-    assert said(capsys, name, attempt) == f"{name}: not done yet"
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_an_exception_becomes_a_sentence(capsys, name):
+def test_an_exception_becomes_a_sentence(capsys):
     def broken(*arguments, **named):
         raise KeyError("rank")
 
-    line = said(capsys, name, broken)
-    assert line.startswith(f"{name}: not right yet: broken(")
+    line = said(capsys, "10-a", broken)
+    assert line.startswith("10-a: not right yet: broken([")
     assert line.endswith(") raised KeyError: 'rank'")
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_what_is_no_function_is_said(capsys, name):
-    assert said(capsys, name, 1020) == (
-        f"{name}: not right yet: give the function itself, not 1020"
-    )
+    assert said(capsys, "10-a", 1020).endswith("not right yet: give the function itself, not 1020")
 
 
 @pytest.mark.parametrize("name", CHECKS)
 @given(value=WEIRD)
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_no_answer_ends_in_a_traceback_or_passes_by_chance(capsys, name, value):
     line = said(capsys, name, lambda *arguments, **named: value)
     assert re.match(rf"{name}: (not done yet$|not right yet: \S)", line)
 
 
-@pytest.mark.parametrize("name", ["10-z", "", None, 10])
-def test_an_unknown_exercise_lists_the_known_ones(name):
+def test_an_unknown_exercise_lists_the_known_ones():
     with pytest.raises(UnknownName, match=r"unknown exercise .*10-a, 10-b"):
-        check(name, lambda: 0)
-
-
-@pytest.mark.parametrize("huge", [2**63, 2**64, 10**400], ids=["2^63", "2^64", "10^400"])
-def test_a_number_beyond_floats_is_only_wrong(capsys, huge):
-    assert "not right yet" in said(capsys, "10-b", lambda *arguments, **named: huge)
+        check("10-z", lambda: 0)
 
 
 def test_an_attempt_may_change_what_it_is_given(capsys):
@@ -151,10 +130,6 @@ def agreement(first, second, answered_only=False):
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 
 
-def one_blank(text):
-    return " ".join(text.split())
-
-
 def numbers(text, pattern=NUMBER):
     found = re.findall(pattern, text)
     return [float(re.sub("[,$]", "", number).rstrip(".")) for number in found] or [None]
@@ -198,90 +173,50 @@ def moved(before, after, rises):
         ("10-a", lambda r: max(r) - min(r) == 4, "[0, 1, 2, 3, 12]) gave False, expected True"),
         ("10-a", lambda r: len(set(r)) == 5, "[0, 1, 10, 11, 12]) gave True, expected False"),
         ("10-b", lambda n, p, c: round(n / p), "and 0.95 was asked for"),
-        ("10-b", lambda n, p, c: 10**9, "more than needed"),
-        ("10-b", lambda n, p, c: 0.5, "expected a whole number"),
         ("11-a", regular_expression, "'two thoughts'"),
         ("11-a", lambda completions, **k: [1.0] * len(completions), "'wrong answer'"),
-        ("11-a", lambda completions, **k: [0.0], "expected two numbers"),
         ("11-b", lambda r, w: advantages(w[:, None] * r), "it cancels"),
         ("11-b", lambda r, w: advantages(r) * np.sqrt(w)[:, None], "they should be"),
-        ("11-b", lambda r, w: np.ones_like(r), "have to be 0"),
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
         ("12-a", lambda rows, weights: ("two pair", 0.5), "expected 0.3750"),
-        ("12-a", lambda rows, weights: "two pair", "expected a label"),
         ("12-b", lambda p, h: round(1.96**2 * p * (1 - p) / h**2), "expected 385"),
         ("13-a", lambda p, silent: 2, "expected 5"),
         ("13-b", lambda a, n, kind: 0.0, "'dapo') gave 0, expected 0.333333"),
         ("14-a", lambda b, a: (0.0, a["strict"] - b["strict"]), "only answers moved"),
-        ("14-a", lambda b, a: (0.0, 0.0), "the gain is 0.3000"),
-        ("14-b", lambda v, rng: v.mean(), "draw the seeds"),
         ("14-b", lambda v, rng: v[rng.integers(len(v), size=len(v))].mean(), "draw the prompts"),
-        ("14-b", lambda v, rng: rng.choice(v.ravel(), v.size).mean(), "0, 1/3, 2/3 or 1"),
-        ("20-a", lambda v, own, t=0.02: (own,), "1 % below the best"),
         ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
-        ("20-a", lambda v, own, t=0.02: within(v, max(v.values()) - t, own), "a share, not km"),
         ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()), own), "last digit"),
-        (
-            "20-a",
-            lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()) - 1e-9, own),
-            "(below zero)",
-        ),
         ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),
         ("21-a", lambda r, form=None: (max(0, (r - 2 * (form or 1)) / 3), 1.0), "(all in form)"),
-        ("21-a", bounds_without_limits, "(at least the label's part"),
         ("21-a", bounds_that_always_fit, "two for the form"),
         ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
         ("22-a", lambda a: len(a) / sum(x.count("|") + 1 for x in a), "expected 0.75 (the mean"),
-        ("22-a", lambda answers: 1.0, "two labels count"),
         ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
         ("23-a", lambda v, d: first(i for i, x in enumerate(v) if max(v) - x > d), "gave 0"),
-        ("23-a", lambda v, d: 3, "None (it only rises)"),
-        ("24-a", lambda a, b: sum(map(eq, a, b)) / len(a), "no more than chance"),
         ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),
         ("24-a", lambda a, b: agreement(a, b, answered_only=True), "no answer counts as a label"),
         ("30-a", lambda q: re.sub(r"\d+", "#", q), "'It costs $7.' differ in their numbers only"),
         ("30-a", lambda q: re.sub(r"\d[\d.,/]*", "#", q), "differ in their numbers only"),
-        ("30-a", lambda q: re.sub(r"[\d.,/]+", "#", one_blank(q)), "the full stop is the sentence"),
-        ("30-a", lambda q: re.sub(r"\d+(?:[., /]+\d+)*", "#", one_blank(q)), "not one number"),
-        ("30-a", len, "gave 15, expected a text"),
         ("31-a", lambda t: numbers(t)[0], "gave 5, expected 12 (the last one)"),
-        ("31-a", lambda t: numbers(t, r"\d+")[-1], "gave 50, expected 1024.5"),
         ("31-a", lambda t: numbers(t, r"\d[\d,]*\.?\d*")[-1], "these commas separate numbers"),
         ("31-a", lambda t: numbers(t)[-1], "gave 5, expected -5 (a sign)"),
-        ("31-a", lambda t: numbers(t, f"-?{NUMBER}")[-1], "a sign before the currency"),
-        ("31-a", lambda t: numbers(t, rf"-?\$?{NUMBER}")[-1], "gave -4, expected 4"),
-        ("31-a", str, "gave a text, expected a number"),
         ("32-a", lambda p, n, m: (p * (1 - p) / m) ** 0.5, "nothing is left to chance"),
         ("32-a", lambda p, n, m: p * (1 - p) / m * (n - m) / (n - 1), "one of two rows"),
-        ("32-a", lambda p, n, m: (p * (1 - p) / m * (n - m) / n) ** 0.5, "one of two rows"),
         ("33-a", lambda s, a, n: s[a.index(max(a))], "gave 24, expected 12 (0.76 is enough"),
-        ("33-a", lambda s, a, n: good_enough(s, a, 100)[0], "the standard error is smaller"),
         ("33-a", lambda s, a, n: good_enough(s, a, n)[-1], "the earliest counts"),
         ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[0]), "half each"),
-        ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[1]), "half each"),
-        ("34-a", lambda r, f: ((f[1] - f[0]) * sum(r), (r[1] - r[0]) * sum(f)), "only answers"),
         ("40-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
-        ("40-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "an escaped brace is no brace"),
         ("41-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
-        ("41-a", lambda t: re.findall(r"\\boxed\{(.*)\}", t)[-1], "the last one counts"),
         ("41-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "the last that is closed"),
         ("42-a", biased_share, "the one group there is has both"),
-        ("42-a", lambda right, samples, group: 0.0, "never right"),
         ("43-a", lambda p, c, error: max(1, math.ceil(p * (1 - p) / error / c)), "was asked for"),
-        ("43-a", lambda p, c, error: max(1, int(p * (1 - p) / error**2 / c)), "gave 9: the mean"),
-        ("43-a", lambda p, c, error: max(1, math.ceil(p / error**2 / c)), "more than needed"),
-        ("43-a", lambda p, c, error: p * (1 - p) / error**2 / c, "steps are whole"),
         ("43-a", lambda p, c, error: math.ceil(p * (1 - p) / error**2 / c - 1e-9), "at least one"),
         (
             "44-a",
             lambda w, texts: unknown(w, [" ".join(map(" ".join, texts)).split()]),
             "and the start of the next",
         ),
-        ("44-a", lambda w, texts: unknown(sorted(w), texts), "known words, no known pair"),
-        ("44-a", lambda w, texts: 1.0, "the corpus's own text"),
-        ("90-a", lambda *arguments: "mechanism seen", "were to rise"),
         ("90-a", lambda before, after, low, high, rises: moved(before, after, rises), "overlap"),
-        ("90-a", lambda before, *others: "inconclusive", "all seeds rise"),
     ],
 )
 def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):

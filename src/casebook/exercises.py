@@ -13,7 +13,6 @@ no answer, "right", or which input gave what and what was expected. Solutions st
 """
 
 import importlib
-import importlib.util
 import math
 import reprlib
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from casebook.case import CasebookError, check_name, known_cases
+from casebook.case import check_name, known_cases
 
 MANY = 10**12  # more than any question after a number needs
 
@@ -61,11 +60,10 @@ def check(name: str, attempt: Any) -> None:
 def checks() -> dict[str, Callable[["Attempt"], None]]:
     """All exercises: name -> its check, in the order of the notebooks.
 
-    Those of a case stand in its folder, in `exercises.py`; the others in `start.py` beside this.
+    Those of a case stand in its folder, in `exercises.py`; the others at the end of this file.
     """
-    for module in ("exercises.start", *(f"cases.{case}.exercises" for case in known_cases())):
-        if importlib.util.find_spec(f"casebook.{module}"):
-            importlib.import_module(f"casebook.{module}")
+    for case in known_cases():
+        importlib.import_module(f"casebook.cases.{case}.exercises")
     return dict(sorted(_CHECKS.items()))
 
 
@@ -112,7 +110,7 @@ class Attempt:
         return f"{self.name}({', '.join(shown)})"
 
     def expect(self, expected: Any, *arguments: Any, note: str = "") -> None:
-        """Compare one call's result; numbers to a millionth, arrays in shape, too."""
+        """Compare one call's result: texts by letters, numbers to a millionth, arrays in shape."""
         got = self(*arguments)
         if not same(got, expected):
             note = f" ({note})" if note else ""
@@ -124,8 +122,6 @@ def exercise(name: str) -> Callable[[Callable], Callable]:
     """Register a check: a function of an attempt that calls it and raises where it is wrong."""
 
     def register(function: Callable[[Attempt], None]) -> Callable[[Attempt], None]:
-        if name in _CHECKS:
-            raise CasebookError(f"there are two exercises called {name!r}")
         _CHECKS[name] = function
         return function
 
@@ -133,14 +129,6 @@ def exercise(name: str) -> Callable[[Callable], Callable]:
 
 
 # What checks are made of
-
-
-def expect_text(attempt: Attempt, expected: str | None, *arguments: Any, note: str) -> None:
-    """Compare one call's result with a text, letter by letter."""
-    got = attempt(*arguments)
-    if not isinstance(got, str | None) or got != expected:
-        call = attempt.call(*arguments)
-        raise Wrong(f"{call} gave {show(got)}, expected {show(expected)} ({note})")
 
 
 def numbers(attempt: Attempt, *arguments: Any, shape: tuple[int, ...]) -> Any:
@@ -169,8 +157,8 @@ def close(got: np.ndarray, expected: np.ndarray, what: str) -> None:
 
 def same(got: Any, expected: Any) -> bool:
     """Whether two results are equal, numbers to a millionth."""
-    if expected is None:
-        return got is None
+    if expected is None or isinstance(expected, str):
+        return isinstance(got, str | None) and got == expected
     if isinstance(expected, bool):
         return isinstance(got, bool | np.bool_) and bool(got) == expected
     try:
@@ -199,3 +187,54 @@ def show(value: Any) -> str:
         return _SHORT.repr(value)
     except Exception:  # an object whose repr is broken
         return f"an object of type {type(value).__name__}"
+
+
+# The exercises that belong to no case
+
+
+@exercise("01-a")
+def _leave_one_out(leave_one_out: Attempt) -> None:
+    """Each reward of a group against the mean of the others."""
+    for rewards in ([1.0, 0.0, 0.0, 0.0], [1.0, 0.0], [0.5] * 3, [2.0, -1.0, 0.5, 0.25, 3.0]):
+        others = len(rewards) - 1
+        leave_one_out.expect([r - (sum(rewards) - r) / others for r in rewards], rewards)
+
+
+@exercise("01-b")
+def _gradient(has_gradient: Attempt) -> None:
+    """Where the clipped objective of one token changes with the ratio."""
+    for ratio, advantage, low, high, expected, note in (
+        (1.0, 1.0, 0.2, 0.2, True, "on-policy nothing is clipped"),
+        (1.5, 1.0, 0.2, 0.2, False, "good, and likelier already"),
+        (1.5, -1.0, 0.2, 0.2, True, "bad, and likelier than before"),
+        (0.5, 1.0, 0.2, 0.2, True, "good, and rarer than before"),
+        (0.5, -1.0, 0.2, 0.2, False, "bad, and rarer already"),
+        (1.25, 0.3, 0.2, 0.28, True, "the upper end is 1.28"),
+        (1.25, 0.3, 0.28, 0.2, False, "the upper end is 1.2"),
+        (0.75, -2.0, 0.2, 0.28, False, "the lower end is 0.8"),
+        (0.75, -2.0, 0.28, 0.2, True, "the lower end is 0.72"),
+        (1.0, 0.0, 0.2, 0.2, False, "nothing to gain or to lose"),
+        (1.5, 0.0, 0.2, 0.2, False, "nothing to gain or to lose"),
+    ):
+        has_gradient.expect(expected, ratio, advantage, low, high, note=note)
+
+
+@exercise("90-a")
+def _verdict(verdict: Attempt) -> None:
+    """What the records of a comparison allow to say."""
+    low, high = [0.30, 0.31, 0.29], [0.60, 0.62, 0.61]
+    below, above = (0.28, 0.32), (0.58, 0.64)
+    seen, not_seen, open_ = "mechanism seen", "mechanism not seen", "inconclusive"
+    for before, after, pooled_before, pooled_after, rises, expected, note in (
+        (low, high, below, above, True, seen, "all seeds rise, and the intervals are apart"),
+        (high, low, above, below, False, seen, "all seeds fall, as they were to"),
+        (high, low, above, below, True, not_seen, "all seeds fall, and were to rise"),
+        (low, high, below, above, False, not_seen, "all seeds rise, and were to fall"),
+        (low, [0.33, 0.34, 0.32], (0.27, 0.33), (0.3, 0.36), True, open_, "they overlap"),
+        (low, [0.36, 0.37, 0.35], below, (0.32, 0.4), True, open_, "they touch"),
+        (low[:2], high[:2], below, above, True, open_, "two seeds are too few"),
+        ([0.3, 0.3, 0.7], high, (0.28, 0.5), above, True, open_, "one seed falls"),
+        ([0.3, 0.3, 0.61], high, (0.28, 0.5), above, True, open_, "one seed does not move"),
+    ):
+        arguments = before, after, pooled_before, pooled_after, rises
+        verdict.expect(expected, *arguments, note=note)
