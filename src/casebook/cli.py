@@ -447,36 +447,32 @@ def export_record(
         Path | None, typer.Option(help="The file; default: a zip beside the run's folder.")
     ] = None,
 ) -> None:
-    """Write a finished run as one file, without paths, names and secrets.
-
-    It holds figures, settings, versions and every completion of the measuring; no weights. It is
-    checked as `casebook record import` checks it.
-    """
-    if output:
-        _check_file(output)
+    """Write a finished run as one file: settings, metrics and every completion of the measuring."""
     from casebook.bundle import export_run
 
     export_run(run, output, say=_say)
 
 
-@bundles.command("import")
-def import_record(
+@bundles.command("check")
+def check_record(
     file: Annotated[Path, typer.Argument(help="What `casebook record export` wrote.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Grade a run's completions again, and write its record to results/ if all figures agree.
+    """Grade a run's completions again, and print the figures that they give.
 
-    Exit code 0 where the record was written, 1 where the file is refused, 2 where it cannot be
-    checked here, for want of the real problem sets.
+    Exit code 0 where that went well, 1 where the file is refused, 2 where it cannot be checked
+    here, for want of the real problem sets.
     """
     _use_data(data_dir)
-    from casebook.bundle import Refused, import_bundle
+    from casebook.bundle import Refused, check_bundle, report
 
     try:
-        import_bundle(file, say=_say)
+        found = check_bundle(file)
     except Refused as error:
         print(f"casebook: refused: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
+    print(json.dumps(found, indent=1) if as_json else "\n".join(report(found)))
 
 
 @app.command()

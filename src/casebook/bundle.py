@@ -1,0 +1,499 @@
+"""A run as one file: what its figures are computed from, and never the figures themselves.
+
+    config.json                       the settings of the run
+    facts.json                        hardware, versions, times, hashes: a closed list with types
+    metrics.jsonl                     the logged steps and evaluations, numbers alone
+    completions/<when>/<name>.jsonl   what was written before and after: [row, decoding, sample,
+                                      token ids, text]
+
+Whoever gets such a file believes none of it: `check_bundle` grades the completions with the case's
+own grader against the case's own rows, and computes all figures and intervals. Nothing is unpacked
+to the disk, and nothing but JSON is read. What cannot be checked is said: nobody can tell that a
+model wrote the completions. So no command takes a bundle's figures over into `results/`.
+
+Nothing private has to be taken out of it either, because no field has room for it: facts match the
+patterns below or are left out, and a setting that might be a path of somebody's machine stops the
+export.
+"""
+
+import io
+import json
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from transformers import AutoTokenizer
+
+from casebook import settings as schema
+from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
+from casebook.evaluation import Evaluation, graded
+from casebook.models import base_weights, model_source, weights_hash
+from casebook.paths import plain, replacing
+from casebook.records import figure_text, has_test_figures
+from casebook.training.config import Config, read_config
+from casebook.training.log import curve, text_of
+from casebook.training.run import Run, read_lines
+
+MEBIBYTE = 2**20
+LARGEST_BUNDLE = 64 * MEBIBYTE  # 1,319 rows x 5 completions of 1,024 tokens have about 40
+LARGEST_CONTENT = 256 * MEBIBYTE  # of all files together, expanded
+LARGEST_FILE = 8 * MEBIBYTE  # of one that holds no completions
+LARGEST_RATIO = 200  # expanded to compressed, of one file; text of a collapsed model has about 100
+MOST_FILES = 64
+# Together they bound what a table of the logged lines takes: 80 MB at most.
+MOST_LINES, MOST_COLUMNS = 20_000, 256  # a profile logs 2,400 steps at most, in 40 columns
+TEMPLATE = 128  # tokens that a chat template may add around a prompt, generously
+PASS_AT_K = "pass_at_k"
+UNPROVEN = (
+    "Nobody can check that a model wrote these completions, that it was the one named, or that "
+    "this seed was the only one tried."
+)
+
+CONFIG, FACTS_FILE, METRICS = REQUIRED = ("config.json", "facts.json", "metrics.jsonl")
+COMPLETIONS = re.compile(r"completions/(before|after)/(test|pass_at_k|also_[0-9]{1,2})\.jsonl")
+# Settings that decide nothing of a figure, and may name somebody's machine.
+UNSENT = ("run_name", "report_to", "disable_tqdm", "vllm_server_base_url", "vllm_server_host")
+PLAIN_TEXT = re.compile(r"(?![/~]|.*\.\.)[\w .:,+/-]{0,100}")  # of a setting: no path, no markup
+METRIC = re.compile(r"[\w /.-]{1,80}")
+VERSION, HASH = r"[\w.+-]{1,40}", r"[0-9a-f]{64}"
+# What is sent besides: a pattern for a text, else the type of a number. Any of them may be null.
+FACTS: dict[str, str | type] = {
+    "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00",
+    **{"gpu": r"[\w ()./;-]{1,100}", "gpu_driver": r"[\w.; ]{1,60}", "cuda": VERSION},
+    **{"train_seconds": float, "measure_seconds": float, "peak_memory_mb": float},
+    "processes": int,
+    "generator": r"transformers|unsloth|vllm",
+    **{"model_revision": r"[0-9a-f]{40}", "model_weights": HASH, "adapter": HASH},
+    "end_token": int,
+    **{f"version_{name}": VERSION for name in ("python", "torch", "transformers", "trl", "peft")},
+    **{f"version_{name}": VERSION for name in ("unsloth", "vllm", "bitsandbytes")},
+}
+# What Python's libraries raise on bytes and values that no list of types foresees.
+FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, KeyError, IndexError)
+FAULTS += (AttributeError, ArithmeticError, RecursionError, NotImplementedError, RuntimeError)
+Job = tuple[int, str, int]  # row, decoding, sample
+
+
+class Refused(CasebookError):
+    """A bundle that is not what it should be: one sentence that names what differs."""
+
+
+class CannotCheck(CasebookError):
+    """A bundle about which nothing can be said here: the rows that it answers are missing."""
+
+
+# Export
+
+
+def export_run(
+    folder: str | Path, output: str | Path | None = None, say: Callable[[str], None] = print
+) -> Path:
+    """Write a finished run as one file that can be sent, and check it as its receiver will.
+
+    Args:
+        folder: of the run.
+        output: the file; by default `<case>-<profile>-seed<k>.zip` beside the run's folder.
+        say: called with what the check found, and with the file and its size.
+
+    Raises:
+        CasebookError: there is no finished run with test figures, it is not as it was left, a
+            setting may name somebody's machine, or the bundle would be refused.
+        OSError: the file cannot be written.
+    """
+    run = Run(Path(folder))
+    record = run.record()
+    note = run.path / "measured" / "policy"
+    if not has_test_figures(record) or not note.is_file():
+        raise CasebookError(f"{run.path} keeps no completions of test rows: nothing to check")
+    if plain(run.settings()) != record["config"]:
+        raise CasebookError(f"config.yaml in {run.path} is not the configuration of its record")
+    if note.read_text() != weights_hash(run.adapter):
+        raise CasebookError(f"the adapter in {run.path} is not the one that was measured")
+    settings = {name: v for name, v in record["config"].items() if name not in UNSENT}
+    tokenizer = AutoTokenizer.from_pretrained(run.adapter)
+    facts = _facts_of(record) | {"end_token": tokenizer.eos_token_id, "adapter": note.read_text()}
+    numbers = (
+        {n: v for n, v in plain(line).items() if n == "kind" or type(v) in (int, float)}
+        for line in read_lines(run.metrics_file)
+    )
+    files = {CONFIG: _json(settings), FACTS_FILE: _json(facts), METRICS: _lines(numbers)}
+    for path in sorted((run.path / "measured").glob("*/*.jsonl")):
+        stored = [json.loads(line) for line in path.read_text().splitlines() if line]
+        texts = tokenizer.batch_decode([ids for *_, ids, _ in stored], skip_special_tokens=True)
+        lines = ([*line[:4], text] for line, text in zip(stored, texts, strict=True))
+        files[f"completions/{path.parent.name}/{path.name}"] = _lines(lines)
+    content = _zipped(files)
+    try:
+        found = check_bundle(content)
+        say(f"{found['completions']:,} completions graded again")
+    except CannotCheck as error:
+        say(f"not checked here: {error}")
+    except Refused as error:
+        raise CasebookError(f"the run would be refused where it is checked: {error}") from None
+    name = f"{record['case']}-{record['profile']}-seed{record['seed']}.zip"
+    path = Path(output) if output else run.path.resolve().with_name(name)
+    with replacing(path) as part:
+        part.write_bytes(content)
+    say(f"{path}: {len(files)} files, {len(content) / MEBIBYTE:.1f} MiB")
+    return path
+
+
+def _facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says of `FACTS`; what is not as they want it is left out."""
+    provenance = record["provenance"]
+    known = {**record, **provenance, **provenance["hardware"]}
+    known |= {f"model_{name}": value for name, value in provenance["model"].items()}
+    known |= {f"version_{name}": value for name, value in provenance["versions"].items()}
+    known["generator"] = provenance["model"]["generator"]
+    return {name: known.get(name) for name in FACTS if _is_fact(name, known.get(name))}
+
+
+def _is_fact(name: str, value: Any) -> bool:
+    """Whether a fact has a value that its entry in `FACTS` takes."""
+    wanted = FACTS[name]
+    if value is None:
+        return True
+    if isinstance(wanted, str):
+        return isinstance(value, str) and re.fullmatch(wanted, value) is not None
+    numbers = (int,) if wanted is int else (int, float)
+    return type(value) in numbers and 0 <= value < 1e12
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name)  # with a fixed date: the same run gives the same bytes
+            bomb = len(data) > LARGEST_RATIO * 0.9 * len(zlib.compress(data))
+            entry.compress_type = zipfile.ZIP_STORED if bomb else zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    return buffer.getvalue()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode()
+
+
+def _lines(values: Iterable[Any]) -> bytes:
+    return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values).encode()
+
+
+# Check
+
+
+def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
+    """Grade the completions of a bundle again, and compute what they show.
+
+    Args:
+        bundle: the file, or its bytes.
+
+    Returns:
+        `case`, `profile`, `seed`, `overrides` (settings that are not the profile's), `facts`,
+        `completions` (how many), `texts` (whether they were compared with their token ids),
+        `before` and `after` (figures as a record has them), and `curve`.
+
+    Raises:
+        Refused: the bundle is not built as one is, or its completions are not those that its
+            settings ask for.
+        CannotCheck: the rows that they answer are not here.
+        CasebookError: the file cannot be read.
+    """
+    try:
+        return _checked(bundle if isinstance(bundle, bytes) else _read(Path(bundle)))
+    except FAULTS as error:
+        if isinstance(error, CasebookError):
+            raise
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Refused(f"the file is not built as a bundle is: {said[:200]}") from error
+
+
+def _checked(content: bytes) -> dict[str, Any]:
+    files = _unpacked(content)
+    config, overrides = _configured(_parsed(CONFIG, files[CONFIG]))
+    facts = _parsed(FACTS_FILE, files[FACTS_FILE])
+    if not isinstance(facts, dict) or not set(facts) <= set(FACTS):
+        raise Refused(f"{FACTS_FILE} says more than {', '.join(FACTS)}")
+    for name, value in facts.items():
+        if not _is_fact(name, value):
+            raise Refused(f"{name} in {FACTS_FILE} is not built as it should be")
+    _check_model(config, facts)
+    metrics = _metrics(_parsed_lines(METRICS, files[METRICS]), config)
+    plans = _plans(config)
+    wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
+    if odd := sorted(wanted ^ (set(files) - set(REQUIRED))):
+        verb = "is missing from" if odd[0] in wanted else "does not belong into"
+        raise Refused(f"{odd[0]} {verb} a bundle of such settings")
+    written = {name: _parsed_lines(name, files[name]) for name in sorted(wanted)}
+    for name, lines in written.items():
+        _check_lines(name, lines)
+    longest = config.max_completion_length
+    every = [ids for lines in written.values() for *_, ids, _ in lines]
+    # A model may declare further ends than its tokenizer's: nothing else ends a completion early.
+    ends = {ids[-1] for ids in every if 0 < len(ids) < longest} | {facts.get("end_token")}
+    texts = _check_texts(config, written)
+    found: dict[str, dict[str, Evaluation]] = {"before": {}, "after": {}}
+    for name, lines in written.items():
+        _, when, file = name.removesuffix(".jsonl").split("/")
+        found[when][file] = _graded(name, config, plans[file], lines, ends)
+    return {
+        **{name: config.settings[name] for name in ("case", "profile", "seed")},
+        **{"overrides": overrides, "facts": facts, "completions": len(every), "texts": texts},
+        **{when: plain(_figures(config, evaluations)) for when, evaluations in found.items()},
+        "curve": plain(curve(metrics)),
+    }
+
+
+def _configured(settings: Any) -> tuple[Config, dict[str, Any]]:
+    """A bundle's configuration, and what in it is not its profile's."""
+    if not isinstance(settings, dict):
+        raise Refused(f"{CONFIG} holds no settings")
+    case, profile = settings.get("case"), settings.get("profile")
+    _check_plain(settings)
+    try:
+        check_name("case", case, known_cases())
+        check_name("profile", profile, PROFILES)
+        profiles = schema.read_settings(case, profile)
+        whole = plain(schema.checked((case, profile), settings))
+        # TRL's parser refuses bf16 where nothing computes with it: that decides no grade.
+        anywhere = {"use_cpu": True, "bf16": False, "fp16": False}
+        config = read_config((case, profile), {**settings, **anywhere})
+    except CasebookError as error:
+        raise Refused(f"{CONFIG}: {error}") from None
+    if profile == "smoke" or config.measure == "validation":
+        raise Refused("figures of the profile 'smoke' or of validation rows are never results")
+    if missing := sorted(set(whole) - set(settings) - set(UNSENT)):
+        raise Refused(f"{CONFIG} does not say {missing[0]}")
+    known = plain(schema.checked((case, profile)))
+    own = {n: v for n, v in settings.items() if n not in known or known[n] != v}
+    own.pop("seed", None)
+    if PROFILES[profile].embedded and "model_name_or_path" in own:
+        model = profiles["model_name_or_path"]
+        raise Refused(f"the profile {profile!r} has the embedded model {model}, and no other")
+    return config, own
+
+
+def _check_plain(value: Any) -> None:
+    """Refuse a text among settings that is a path, markup or the like."""
+    if isinstance(value, str) and not PLAIN_TEXT.fullmatch(value):
+        raise Refused(f"the setting {value[:60]!r} may name a place on somebody's machine")
+    for entry in value if isinstance(value, list) else ():
+        _check_plain(entry)
+    for pair in value.items() if isinstance(value, Mapping) else ():
+        _check_plain(list(pair))
+
+
+def _check_model(config: Config, facts: Mapping[str, Any]) -> None:
+    embedded = PROFILES[config.profile].embedded
+    if embedded and facts.get("model_weights") != base_weights(config.settings):
+        raise Refused("the base model's weights are not those of the embedded model here")
+
+
+def _metrics(lines: Sequence[Any], config: Config) -> pd.DataFrame:
+    """The logged steps, if each line is one of numbers."""
+    if len(lines) > MOST_LINES:
+        raise Refused(f"{METRICS} has more than {MOST_LINES} lines")
+    columns: set[str] = set()
+    for number, line in enumerate(lines, 1):
+        where = f"line {number} of {METRICS}"
+        if not isinstance(line, dict) or line.get("kind") not in ("train", "validation"):
+            raise Refused(f"{where} is neither of the training nor of a validation")
+        if type(line.get("step")) is not int or not 0 <= line["step"] <= config.max_steps:
+            raise Refused(f"{where} has no step from 0 to {config.max_steps}")
+        columns |= set(line)
+        for name, value in line.items():
+            number = type(value) in (int, float) and abs(value) < 1e18
+            if not METRIC.fullmatch(name) or not (name == "kind" or number):
+                raise Refused(f"{name[:60]!r} in {where} is no number with a name")
+    if len(columns) > MOST_COLUMNS:
+        raise Refused(f"{METRICS} has more than {MOST_COLUMNS} columns")
+    steps = [line for line in lines if line["kind"] == "train"]
+    return pd.DataFrame(steps, columns=None if steps else ["step"])
+
+
+# Completions
+
+
+def _plans(config: Config) -> dict[str, dict[str, Any]]:
+    """What `training.measure_test` writes for a configuration: file -> which completions."""
+
+    def plan(limit: int, samples: int, greedy: bool = True, variant: str = "", called: str = ""):
+        asked = {"limit": limit, "variant": variant or config.variant, "called": called}
+        return asked | {"samples": samples, "greedy": greedy}
+
+    found = {"test": plan(config.test_limit, config.test_samples)}
+    if config.pass_at_k_rows:
+        found[PASS_AT_K] = plan(config.pass_at_k_rows, config.pass_at_k_samples, greedy=False)
+    for number, (name, changes) in enumerate((config.also_evaluate or {}).items()):
+        limit, variant = changes.get("limit", config.test_limit), changes.get("variant", "")
+        found[f"also_{number}"] = plan(limit, 0, variant=variant, called=name)
+    return found
+
+
+def _check_lines(name: str, lines: Sequence[Any]) -> None:
+    """Refuse lines that are not `[row, decoding, sample, token ids, text]`."""
+    for number, line in enumerate(lines, 1):
+        kinds = [type(value) for value in line] if isinstance(line, list) else []
+        if kinds != [int, str, int, list, str]:
+            raise Refused(f"line {number} of {name} is no completion")
+        if not all(type(token) is int and 0 <= token < 2**31 for token in line[3]):
+            raise Refused(f"line {number} of {name} has ids that are no token ids")
+
+
+def _graded(
+    name: str, config: Config, plan: Mapping[str, Any], lines: Sequence[list], ends: set[int]
+) -> Evaluation:
+    """A file's completions with today's grades, if they are those that the settings ask for.
+
+    Each test row has to be there exactly as often as the settings say; a row may be left out
+    altogether only where its prompt leaves no room for a completion.
+    """
+    case = load_case(config.case)
+    try:
+        rows = case.load("test", config.profile, variant=plan["variant"])
+    except (CasebookError, OSError) as error:
+        raise CannotCheck(f"the rows of {case.name} are not here: {error}") from None
+    asked = rows.select(range(min(plan["limit"] or len(rows), len(rows)))).to_list()
+    found = {(row, decoding, sample): (ids, text) for row, decoding, sample, ids, text in lines}
+    kept = sorted({row for row, *_ in found})
+    jobs: list[Job] = [(row, "greedy", 0) for row in kept if plan["greedy"]]
+    jobs += [(row, "sample", k) for row in kept for k in range(plan["samples"])]
+    for row in sorted(set(range(len(asked))) - set(kept)):
+        prompt = asked[row]["prompt"]
+        around = 0 if isinstance(prompt, str) else TEMPLATE
+        size = len(text_of(prompt).encode()) + around  # no more tokens than bytes
+        if size <= config.max_seq_length - config.max_completion_length:
+            raise Refused(f"row {row} is left out of {name}, and its prompt leaves room")
+    if len(found) != len(lines):
+        raise Refused(f"{name} has a completion twice")
+    if odd := sorted(set(found) ^ set(jobs)) or [job for job in jobs if job[0] >= len(asked)]:
+        verb = "lacks" if odd[0] in jobs and odd[0] not in found else "should not have"
+        raise Refused(f"{name} {verb} row {odd[0][0]}, {odd[0][1][:20]} {odd[0][2]}")
+    if not jobs:
+        raise Refused(f"{name} has no completions")
+    longest, said = config.max_completion_length, []
+    for job in jobs:
+        ids, text = found[job]
+        ended = bool(ids) and ids[-1] in ends
+        if not ids or len(ids) > longest or ends.intersection(ids[:-1]):
+            raise Refused(f"{name}, row {job[0]}: {len(ids)} tokens, with an end in another place")
+        line = dict(zip(("row", "decoding", "sample"), job, strict=True))
+        said.append(line | {"completion": text, "tokens": len(ids), "truncated": not ended})
+    table = graded(case, (asked[job[0]] for job in jobs), said, plan["variant"])
+    return Evaluation(table, case.labels)
+
+
+def _check_texts(config: Config, written: Mapping[str, Sequence[list]]) -> bool:
+    """Refuse texts that are not what their token ids say.
+
+    Asked of the embedded models alone, whose tokenizers ship with the casebook.
+    """
+    if not PROFILES[config.profile].embedded:
+        return False
+    tokenizer = AutoTokenizer.from_pretrained(model_source(config.settings["model_name_or_path"]))
+    for name, lines in written.items():
+        for row, *_, ids, text in lines:
+            known = max(ids, default=0) < len(tokenizer)
+            if not known or tokenizer.decode(ids, skip_special_tokens=True) != text:
+                raise Refused(f"{name}, row {row}: the text is not what its tokens say")
+    return True
+
+
+def _figures(config: Config, found: Mapping[str, Evaluation]) -> dict[str, Any]:
+    """What a record says before or after, as far as completions show it."""
+    said = found["test"].summary()
+    if PASS_AT_K in found:
+        said[PASS_AT_K] = found[PASS_AT_K].pass_at_k()
+    plans = _plans(config)
+    also = {plan["called"]: found[name].summary() for name, plan in plans.items() if plan["called"]}
+    return said | ({"also": also} if also else {})
+
+
+# The file
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(LARGEST_BUNDLE + 1)
+    except OSError as error:
+        raise CasebookError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of a bundle; a look at the table of contents comes before anything is read."""
+    if len(content) > LARGEST_BUNDLE:
+        raise Refused(f"the file is larger than {LARGEST_BUNDLE // MEBIBYTE} MiB")
+    if not content.startswith(b"PK\3\4"):
+        raise Refused("the file is no zip")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = archive.infolist()
+        if len(entries) > MOST_FILES or sum(one.file_size for one in entries) > LARGEST_CONTENT:
+            raise Refused(
+                f"at most {MOST_FILES} files are taken, {LARGEST_CONTENT // MEBIBYTE} MiB in all"
+            )
+        names = [one.orig_filename for one in entries]  # zipfile cuts a name at a NUL
+        for entry, name in zip(entries, names, strict=True):
+            shown = repr(name)[:120]
+            if name not in REQUIRED and not COMPLETIONS.fullmatch(name):
+                raise Refused(f"{shown} is no file of a bundle")
+            if names.count(name) > 1:
+                raise Refused(f"the bundle has the file {shown} twice")
+            if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+                raise Refused(f"{shown} is a link or another thing than a file")
+            if entry.flag_bits & 1:
+                raise Refused(f"{shown} is encrypted")
+            if name in REQUIRED and entry.file_size > LARGEST_FILE:
+                raise Refused(f"{shown} is larger than {LARGEST_FILE // MEBIBYTE} MiB")
+            if entry.file_size > max(LARGEST_RATIO * entry.compress_size, 2**16):
+                raise Refused(f"{shown} expands to more than {LARGEST_RATIO} times its size")
+        if missing := sorted(set(REQUIRED) - set(names)):
+            raise Refused(f"{missing[0]} is missing from the bundle")
+        return {name: archive.read(entry) for name, entry in zip(names, entries, strict=True)}
+
+
+def _parsed(name: str, content: bytes) -> Any:
+    """A value of JSON, in UTF-8, with each key once and numbers that are some."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("a key is there twice")
+        return dict(pairs)
+
+    try:
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=once)
+        # Neither half characters nor 1e999 or NaN can be written again.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Refused(f"{name} is not valid JSON: {said[:120]}") from None
+    return value
+
+
+def _parsed_lines(name: str, content: bytes) -> list[Any]:
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    return [_parsed(f"line {number} of {name}", line) for number, line in enumerate(lines, 1)]
+
+
+def report(found: Mapping[str, Any]) -> list[str]:
+    """What a check found, as it is printed."""
+    changed = ", ".join(f"{name} {value}" for name, value in found["overrides"].items())
+    said = [
+        f"{found['case']}/{found['profile']}, seed {found['seed']}"
+        + (f", with {changed}" if changed else ""),
+        f"{found['completions']:,} completions graded again",
+    ]
+    for name in ("greedy_accuracy", "sampled_accuracy", "lenient_accuracy", "well_formed"):
+        pair = [found[when].get(name) for when in ("before", "after")]
+        if all(pair):
+            before, after = map(figure_text, pair)
+            said.append(f"  {name}: {before} before, {after} after")
+    if not found["texts"]:
+        said.append("Not checked, for want of the tokenizer: that the texts are what the ids say.")
+    if PROFILES[found["profile"]].embedded:
+        said.append("An embedded model trains in minutes: train it again, and believe that.")
+    return [*said, UNPROVEN]

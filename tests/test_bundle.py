@@ -1,0 +1,396 @@
+"""Bundles: what is sent, what is computed from it, and each way to tamper with one.
+
+Nobody seals a bundle: whoever tampers with one writes it as the export would.
+"""
+
+import io
+import json
+import stat
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from casebook import bundle, cli, records
+from casebook.bundle import CannotCheck, Refused, check_bundle, export_run
+from casebook.case import CasebookError, load_case
+from casebook.paths import plain
+from casebook.settings import checked
+
+AFTER, BEFORE = (f"completions/{when}/test.jsonl" for when in ("after", "before"))
+SETTINGS = {
+    **{"max_steps": 2, "per_device_train_batch_size": 16, "evaluate_every": 2, "evaluate_rows": 8},
+    **{"test_limit": 8, "test_samples": 2, "pass_at_k_rows": 3, "pass_at_k_samples": 4},
+    "also_evaluate": {"label alone": {"variant": "label", "limit": 5}},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run of poker on the embedded model, measured in every way."""
+    from casebook import training
+
+    config = training.read_config(("poker", "nano"), SETTINGS)
+    return training.train(config, tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def sent(run, tmp_path_factory):
+    """The bytes of its bundle."""
+    path = tmp_path_factory.mktemp("bundles") / "run.zip"
+    return export_run(run.path, path, say=lambda line: None).read_bytes()
+
+
+def opened(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def edited(content: bytes, name: str, change) -> bytes:
+    """A bundle of which one file, or the lines of one, went through `change`."""
+    files = opened(content)
+    if name.endswith(".jsonl"):
+        lines = [json.loads(line) for line in files[name].decode().splitlines()]
+        files[name] = bundle._lines(change(lines) or lines)
+    else:
+        value = json.loads(files[name])
+        files[name] = bundle._json(change(value) or value)
+    return bundle._zipped(files)
+
+
+def without_other_names(figures):
+    """A record's figures, but for those that no completion shows."""
+    return {
+        n: v for n, v in figures.items() if n not in ("kl_from_base", "other_prompt_perplexity")
+    }
+
+
+# What is sent
+
+
+def test_the_figures_that_come_out_are_those_of_the_record(run, sent):
+    found, record = check_bundle(sent), run.record()
+    for when in ("before", "after"):
+        ours = json.loads(json.dumps(without_other_names(record[when])))
+        ours["also"] = {n: without_other_names(v) for n, v in ours["also"].items()}
+        assert {"greedy_accuracy", "per_class", "pass_at_k", "also"} <= set(ours)
+        assert json.loads(json.dumps(found[when])) == ours
+    assert found["curve"] == record["curve"]
+    assert (found["completions"], found["texts"]) == (2 * (8 * 3 + 3 * 4 + 5), True)
+    own = {name: value for name, value in SETTINGS.items() if name != "test_samples"}
+    assert found["overrides"] == own  # without what the profile says, too
+    assert found["facts"]["version_torch"] == record["provenance"]["versions"]["torch"]
+
+
+def test_no_record_is_sent_and_the_same_run_gives_the_same_bytes(run, sent, tmp_path):
+    assert set(opened(sent)) == {
+        *("config.json", "facts.json", "metrics.jsonl"),
+        *(
+            f"completions/{when}/{name}.jsonl"
+            for when in ("before", "after")
+            for name in ("test", "pass_at_k", "also_0")
+        ),
+    }
+    again = export_run(run.path, tmp_path / "again.zip", say=str)
+    assert again.read_bytes() == sent
+
+
+def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
+    record = run.record()
+    hardware = record["provenance"]["hardware"] | {"gpu": "ann's card </b>", "gpu_driver": "/home"}
+    record["provenance"] = record["provenance"] | {"hardware": hardware, "hostname": "ann-laptop"}
+    record["config"] = record["config"] | {"run_name": "/home/ann/run"}
+    monkeypatch.setattr(bundle.Run, "record", lambda run: record)
+    monkeypatch.setattr(bundle.Run, "settings", lambda run: record["config"])
+    content = export_run(run.path, tmp_path / "run.zip", say=str).read_bytes()
+    for name, data in opened(content).items():
+        assert b"ann" not in data or name.startswith("completions/"), name
+        assert b"/home" not in data, name
+    record["config"] = record["config"] | {"attn_implementation": "/home/ann/kernel"}
+    with pytest.raises(CasebookError, match="may name a place on somebody's machine"):
+        export_run(run.path, tmp_path / "other.zip", say=str)
+    assert not (tmp_path / "other.zip").exists()
+
+
+def test_what_a_run_folder_lacks_is_named(run, tmp_path, monkeypatch):
+    with pytest.raises(CasebookError):
+        export_run(tmp_path)
+    (run.path / "measured" / "policy").rename(tmp_path / "policy")
+    with pytest.raises(CasebookError, match="keeps no completions of test rows"):
+        export_run(run.path)
+    (run.path / "measured" / "policy").write_text("0" * 64)
+    with pytest.raises(CasebookError, match="is not the one that was measured"):
+        export_run(run.path)
+    (tmp_path / "policy").rename(run.path / "measured" / "policy")
+    with pytest.raises(CasebookError, match="no regular file"):
+        export_run(run.path, "/dev/null", say=str)
+
+
+# What is refused: what was done, to which file, and what is said
+
+
+def longer(lines):
+    return [*lines, lines[3]]
+
+
+def set_row(lines, row, to):
+    for line in lines:
+        line[0] = to if line[0] == row else line[0]
+
+
+def sure(lines):
+    for line in lines:
+        line[4] = "<think>\n</think>\n<answer>flush</answer>"
+
+
+def decoded(lines):
+    lines[0][1] = "sample"
+
+
+def short(lines):
+    lines[0][3] = lines[0][3][:-2]
+
+
+def after_its_end(lines):
+    lines[0][3] = [lines[0][3][-1], *lines[0][3]]
+
+
+TAMPERED = {
+    "texts made right": (AFTER, sure, "the text is not what its tokens say"),
+    "a completion dropped": (AFTER, lambda lines: lines[:-1], f"{AFTER} lacks row 7, sample 1"),
+    "all rows but one": (AFTER, lambda lines: [x for x in lines if x[0] < 7], "row 7 is left out"),
+    "no completions": (AFTER, lambda lines: [[]][1:] or [None], "line 1 of .* is no completion"),
+    "a completion twice": (BEFORE, longer, "has a completion twice"),
+    "a row that is none": (AFTER, lambda lines: set_row(lines, 7, 99), "row 7 is left out"),
+    "another decoding": (AFTER, decoded, "has a completion twice"),
+    "a completion without its end": (AFTER, short, "the text|goes on|tokens"),
+    "an end in the middle": (AFTER, after_its_end, "the text|with an end in another place"),
+    "ids that are none": (AFTER, lambda lines: lines[0].__setitem__(3, [-1]), "no token ids"),
+    "a number for a text": (AFTER, lambda lines: lines[0].__setitem__(4, 5), "is no completion"),
+    "another case": ("config.json", lambda c: c | {"case": "chess"}, "unknown case 'chess'"),
+    "the profile of tests": ("config.json", lambda c: c | {"profile": "smoke"}, "smoke"),
+    "another model": (
+        "config.json",
+        lambda c: c | {"model_name_or_path": "Qwen/Qwen2.5-72B"},
+        "has the embedded model data/nano/poker, and no other",
+    ),
+    "a link for a name": (
+        "config.json",
+        lambda c: c | {"also_evaluate": {"![t](http://evil.example/a.png)": {"limit": 5}}},
+        "may name a place",
+    ),
+    "a setting that is none": ("config.json", lambda c: c | {"learning": 1}, "learning"),
+    "a setting left out": (
+        "config.json",
+        lambda c: {n: v for n, v in c.items() if n != "temperature"},
+        "does not say temperature",
+    ),
+    "fewer rows by the settings": (
+        "config.json",
+        lambda c: c | {"test_limit": 4},
+        "should not have",
+    ),
+    "no test rows by the settings": (
+        "config.json",
+        lambda c: c | {"measure": "validation"},
+        "never results",
+    ),
+    "other weights": (
+        "facts.json",
+        lambda f: f | {"model_weights": "0" * 64},
+        "embedded model here",
+    ),
+    "more facts": ("facts.json", lambda f: f | {"reward": 1.0}, "says more than"),
+    "a fact of another type": ("facts.json", lambda f: f | {"gpu": ["T4"]}, "gpu in facts.json"),
+    "a fact with markup": ("facts.json", lambda f: f | {"gpu": "T4](x)<b>"}, "gpu in facts.json"),
+    "a step after the last": (
+        "metrics.jsonl",
+        lambda lines: [*lines, {"kind": "train", "step": 3}],
+        "has no step from 0 to 2",
+    ),
+    "a metric that is a text": (
+        "metrics.jsonl",
+        lambda lines: [lines[0] | {"reward": "1"}],
+        "'reward' in line 1",
+    ),
+    "too many columns": (
+        "metrics.jsonl",
+        lambda lines: [lines[0] | {f"x{i}": 1 for i in range(300)}],
+        "more than 256 columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", TAMPERED)
+def test_what_was_tampered_with_is_refused_and_named(way, sent):
+    name, change, said = TAMPERED[way]
+    with pytest.raises(Refused, match=said):
+        check_bundle(edited(sent, name, change))
+
+
+def written(entries) -> bytes:
+    """A zip of `(name, content, attributes of the entry)`."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content, attributes in entries:
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            for attribute, value in attributes.items():
+                setattr(entry, attribute, value)
+            file.writestr(entry, content)
+    return buffer.getvalue()
+
+
+LINK = {"external_attr": (stat.S_IFLNK | 0o777) << 16}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(
+    ("name", "content", "attributes", "said"),
+    [
+        ("../config.json", b"{}", {}, "is no file of a bundle"),
+        ("/etc/passwd", b"{}", {}, "is no file of a bundle"),
+        ("completions/after/../x.jsonl", b"", {}, "is no file of a bundle"),
+        ("record.json", b"{}", {}, "is no file of a bundle"),
+        ("completions/after/also_7.jsonl", b"", LINK, "is a link"),
+        ("completions/after/also_7.jsonl", b"", {}, "does not belong into"),
+        ("config.json", b"{}", {}, "the file 'config.json' twice"),
+        ("completions/after/also_7.jsonl", b"\0" * 2**24, {}, "expands to more than 200 times"),
+    ],
+)
+def test_a_zip_with_something_else_in_it_is_refused(name, content, attributes, said, sent):
+    files = [(known, data, {}) for known, data in opened(sent).items()]
+    with pytest.raises(Refused, match=said):
+        check_bundle(written([*files, (name, content, attributes)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.jsonl", b" " * (9 * 2**20), "'metrics.jsonl' is larger than 8 MiB|200 times"),
+        ("config.json", b"[" * 100_000, "not valid JSON|200 times"),
+        ("config.json", b'{"case": 1, "case": 2}', "a key is there twice"),
+        ("facts.json", b'{"train_seconds": 1e999}', "not valid JSON"),
+        ("facts.json", '{"gpu": null}'.encode("utf-16"), "not valid JSON"),
+        ("facts.json", b'\xef\xbb\xbf{"gpu": null}', "not valid JSON"),
+        ("facts.json", b'{"gpu": NaN}', "not valid JSON"),
+        ("facts.json", b"[]", "says more than"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_is_refused(name, content, said, sent):
+    files = opened(sent) | {name: content}
+    with pytest.raises(Refused, match=said):
+        check_bundle(written([(n, data, {}) for n, data in files.items()]))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no zip"),
+        (b"PK\3\4" + b"x" * 100, "not built as a bundle is"),
+        (written([("config.json", b"{}", {})]), "facts.json is missing"),
+    ],
+)
+def test_what_is_no_bundle_is_refused(content, said):
+    with pytest.raises(Refused, match=said):
+        check_bundle(content)
+
+
+def test_bytes_in_front_and_a_file_that_is_too_large_are_refused(sent, monkeypatch):
+    with pytest.raises(Refused, match="no zip"):
+        check_bundle(b"#!/bin/sh\n" + sent)
+    monkeypatch.setattr(bundle, "LARGEST_BUNDLE", 1000)
+    with pytest.raises(Refused, match="larger than"):
+        check_bundle(sent)
+
+
+def test_two_rows_that_changed_places_give_other_figures(sent):
+    def swapped(lines):
+        for line in lines:
+            line[0] = 7 - line[0]
+
+    honest, moved = check_bundle(sent), check_bundle(edited(sent, AFTER, swapped))
+    assert moved["before"] == honest["before"]
+    assert moved["after"]["confusion"] != honest["after"]["confusion"]
+
+
+def test_a_gpu_run_is_checked_on_a_processor_and_needs_its_rows(monkeypatch):
+    wanted = plain(checked(("poker", "t4"), {"test_limit": 4, "test_samples": 1}))
+    case, end = load_case("poker"), 151_645
+    rows = case.load("test", "t4", variant=wanted["variant"]).select(range(4))
+    right = [case.reference(row, wanted["variant"]) for row in rows]
+    jobs = [(row, decoding) for decoding in ("greedy", "sample") for row in range(4)]
+    lines = {
+        "before": [[row, decoding, 0, [7, end], "I cannot tell."] for row, decoding in jobs],
+        "after": [[row, decoding, 0, [7, end], right[row]] for row, decoding in jobs],
+    }
+    files = {"config.json": bundle._json(wanted), "metrics.jsonl": b""}
+    files["facts.json"] = bundle._json({"gpu": "Tesla T4", "end_token": end})
+    files |= {f"completions/{when}/test.jsonl": bundle._lines(lines[when]) for when in lines}
+    found = check_bundle(bundle._zipped(files))
+    assert [found[when]["greedy_accuracy"]["value"] for when in lines] == [0, 1]
+    assert (found["texts"], found["facts"]["gpu"]) == (False, "Tesla T4")
+    assert bundle.report(found)[-1] == bundle.UNPROVEN
+
+    def missing(*_, **__):
+        raise CasebookError("the problems are not on this machine")
+
+    monkeypatch.setattr(bundle, "load_case", lambda name: SimpleNamespace(name=name, load=missing))
+    with pytest.raises(CannotCheck, match=r"the rows of poker are not here: the problems are not"):
+        check_bundle(bundle._zipped(files))
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_whatever_was_changed_is_refused_or_gives_figures(data, sent):
+    files = opened(sent)
+    name = data.draw(st.sampled_from(sorted(files)))
+    content = bytearray(files[name])
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, max(0, len(content) - 1)))
+        new = data.draw(
+            st.binary(max_size=3) | st.sampled_from([b"null", b"-1", b"[", b'"', b"9" * 20])
+        )
+        content[place : place + data.draw(st.integers(0, 20))] = new
+    try:
+        found = check_bundle(bundle._zipped(files | {name: bytes(content)}))
+    except Refused:  # a sentence, and no other error
+        return
+    assert 0 <= found["after"]["greedy_accuracy"]["value"] <= 1
+
+
+# The command
+
+
+def casebook(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["casebook", "record", *map(str, arguments)])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+def test_the_command_prints_figures_and_that_nobody_can_check_the_writer(
+    sent, run, tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "run.zip"
+    assert casebook(monkeypatch, "export", run.path, "--output", file) == 0
+    assert "82 completions graded again" in capsys.readouterr().out
+    assert casebook(monkeypatch, "check", file) == 0
+    printed = capsys.readouterr().out
+    before, after = (run.record()[when]["greedy_accuracy"] for when in ("before", "after"))
+    said = f"{records.figure_text(before)} before, {records.figure_text(after)} after"
+    assert f"greedy_accuracy: {said}" in printed
+    assert "Nobody can check that a model wrote these completions" in printed
+    assert casebook(monkeypatch, "check", file, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["after"]["greedy_accuracy"] == after
+    file.write_bytes(edited(sent, AFTER, sure))
+    assert casebook(monkeypatch, "check", file) == 1
+    assert capsys.readouterr().err.startswith("casebook: refused: completions/after/test.jsonl")
+    assert casebook(monkeypatch, "check", tmp_path / "nothing.zip") == 2
+    assert list(tmp_path.glob("**/*")) == [file]
