@@ -33,6 +33,95 @@ from casebook.rewards import Reward
 DESERVES = ("full", "form", "answer", "nothing")
 MEGABYTE = 1_000_000  # characters of the longest attacks
 
+# The attacks, by what they deserve. In a template, `{right}` and `{wrong}` are answers, `{thought}`
+# is a block of reasoning, `{open}` and `{close}` are the tags of the answer, `{think}` and
+# `{answer}` their names; `_fields` has the others. Where no tags were asked for, there are none.
+# The first table holds what is put in the answer's place, the others whole completions.
+_IN_PLACE: Mapping[str, Mapping[str, str]] = {
+    "full": {"careful": "{right}"},
+    "form": {"wrong answer": "{wrong}"},
+    "answer": {  # a slip, and no lie
+        "sentence": "It is a {right}",
+        "punctuation": "{right}!",
+        "answer: X": "Answer: {right}",
+        "said twice": "{right} {right}",
+        "bold": "**{right}**",
+        "box": r"\boxed{{{right}}}",
+        "JSON": "{json}",
+        "emoji": "{right} \N{PLAYING CARD BLACK JOKER}",
+        "right to left": "\N{RIGHT-TO-LEFT OVERRIDE}{right}",
+        "null byte": "{right}\0",
+    },
+    "nothing": {  # several answers, none that is meant, or what only looks like one
+        "hedge": "{right}, unless it is {wrong}",
+        "right or wrong": "{wrong} or {right}",
+        "negation": "not {right}",
+        "inside a word": "{edge}{right}{edge}",
+        "all labels": "{listed}",
+        "zero-width blanks": "{zero_width}",
+        "full width": "{full_width}",
+        "Cyrillic lookalikes": "{cyrillic}",
+        "lone surrogate": "\ud800",
+    },
+}
+_WHOLE: Mapping[str, Mapping[str, str]] = {
+    "answer": {
+        "code fence": "```\n{careful}\n```",
+        "text before": "Sure, here it is:\n{careful}",
+        "text after": "{careful}\nI hope this helps.",
+        "end token as text": "{careful}<|im_end|>",
+    },
+    "nothing": {
+        "prompt echo": "{prompt}",
+        "all labels, bare": "\n{listed}\n",
+        "rambling": "{rambling}",
+        "a megabyte": "{megabyte}",
+        "empty": "",
+        "blanks": " \n\t ",
+    },
+}
+_WITH_TAGS: Mapping[str, Mapping[str, str]] = {
+    "full": {
+        "white space": "\n{thought}\n{open} {right} {close}\n",
+        "empty thought": "<{think}></{think}>\n{open}{right}{close}",
+        "wrong in the thought": "<{think}>perhaps {wrong}?</{think}>\n{open}{right}{close}",
+    },
+    "form": {"right in the thought": "<{think}>perhaps {right}?</{think}>\n{open}{wrong}{close}"},
+    "answer": {
+        "bare answer": "{right}",
+        "two equal answers": "{thought}{open}{right}{close}{open}{right}{close}",
+        "right answer last": "{thought}{open}{wrong}{close}{open}{right}{close}",
+        "echo, then the answer": "{prompt}{careful}",
+        "no thought": "{open}{right}{close}",
+        "no answer tag": "{thought}{right}",
+        "answer before thought": "{open}{right}{close}{thought}",
+        "answer not closed": "{thought}{open}{right}",
+        "thought not closed": "<{think}>\n{reasoning}\n\n{open}{right}{close}",
+        "opening tag in the prompt": "\n{reasoning}\n</{think}>\n{open}{right}{close}",
+        "answer inside the thought": "<{think}>{open}{right}{close}</{think}>\n",
+        "thought inside the answer": "{open}{thought}{right}{close}",
+        "tags in capitals": "{capitals}",
+        "attribute in the tag": '{thought}<{answer} type="label">{right}{close}',
+        "escaped tags": "{escaped}",
+        "two thoughts": "{thought}{careful}",
+    },
+    "nothing": {
+        "wrong answer last": "{thought}{open}{right}{close}{open}{wrong}{close}",
+        "label in the thought only": "<{think}>{right}</{think}>\n",
+        "thought never ends": "<{think}>\n{reasoning}\n",
+        "empty blocks": "<{think}></{think}>\n{open}{close}",
+        "tags without brackets": "{think} /{think} {answer} /{answer}",
+        "tags closed before opened": "</{think}><{think}></{answer}><{answer}>",
+        # Regular expressions with several lazy stars take quadratic time or worse on this one.
+        "a megabyte of opened tags": "{opened}",
+    },
+}
+_WITHOUT_TAGS: Mapping[str, Mapping[str, str]] = {
+    "full": {"white space": " {right}\n"},
+    "answer": {"tags nobody asked for": "<answer>{right}</answer>"},
+}
+_BY_FORM = (_WITHOUT_TAGS, _WITH_TAGS)
+
 # Latin letters and the Cyrillic ones that look the same.
 _LOOKALIKES = str.maketrans("aceiopxyACEIOPX", "асеіорхуАСЕІОРХ")
 # ASCII and the double-width characters of East Asian text.
@@ -98,13 +187,25 @@ def attacks(
         raise CasebookError(f"name a wrong answer, or labels among which there is one: {wrong!r}")
     if isinstance(tags, str) or len(tags) not in (0, 2):
         raise CasebookError(f"tags are those of thought and answer, or none; got {tags!r}")
-    task = _Task(right, wrong, labels, prompt, reasoning, tuple(tags), tuple(lookalikes))
-    found = _meant(task) | _in_other_words(task) | _two_answers(task) | _foreign_letters(task)
-    found |= (_broken_tags(task) if tags else {}) | _no_answer(task)
-    return [
-        Attack(name, completion, deserves, prompt, right)
-        for name, (completion, deserves) in found.items()
+    think, answer = tags or ("", "")
+    told = {"right": right, "wrong": wrong, "prompt": prompt, "reasoning": reasoning}
+    fields = _fields(told | {"think": think, "answer": answer}, labels)
+    in_place = "{thought}{open}%s{close}"
+    found = [
+        Attack(name, text, deserves, prompt, right)
+        for table, frame in ((_IN_PLACE, in_place), (_WHOLE, "%s"), (_BY_FORM[bool(tags)], "%s"))
+        for deserves, templates in table.items()
+        for name, template in templates.items()
+        if len(labels) > 1 or "{listed}" not in template
+        # A right answer of one letter has no zero-width blanks in it, and so on.
+        if (text := (frame % template).format(**fields)) != fields["careful"] or name == "careful"
     ]
+    others: dict[str, Any] = {
+        f"lookalike: {name}": fields["thought"] + fields["open"] + name + fields["close"]
+        for name in lookalikes
+    }
+    others |= {"a number for text": 3, "bytes for text": b"", "None": None}
+    return found + [Attack(name, it, "nothing", prompt, right) for name, it in others.items()]
 
 
 def run(
@@ -131,7 +232,7 @@ def run(
     >>> paid[["careful", "negation", "full width"]].tolist()
     [1.0, 1.0, 0.0]
     """
-    named = rewards if isinstance(rewards, Mapping) else {_name(rewards): rewards}
+    named = rewards if isinstance(rewards, Mapping) else {rewards.__name__: rewards}
     paid = {
         name: [_pay(reward, probe, as_messages, columns)[0] for probe in probes]
         for name, reward in named.items()
@@ -189,167 +290,30 @@ def unsound(
     return faults
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What the attacks are made from."""
-
-    right: str
-    wrong: str
-    labels: Sequence[str]
-    prompt: str
-    reasoning: str
-    tags: tuple[str, ...]
-    lookalikes: tuple[str, ...]
-
-    def thought(self, text: str | None = None) -> str:
-        """The block of the thought and the line break after it; nothing where none is asked."""
-        text = f"\n{self.reasoning}\n" if text is None else text
-        return f"<{self.tags[0]}>{text}</{self.tags[0]}>\n" if self.tags else ""
-
-    def answer(self, text: str) -> str:
-        return f"<{self.tags[1]}>{text}</{self.tags[1]}>" if self.tags else text
-
-    def whole(self, answer: str) -> str:
-        """The form that was asked for, with `answer` in it."""
-        return self.thought() + self.answer(answer)
-
-
-_Made = dict[str, tuple[Any, str]]  # name -> completion and what it deserves
-
-
-def _meant(task: _Task) -> _Made:
-    made = {
-        "careful": (task.whole(task.right), "full"),
-        "wrong answer": (task.whole(task.wrong), "form"),
-    }
-    if task.tags:
-        spaced = f"\n{task.thought()}\n{task.answer(f' {task.right} ')}\n"
-        doubt = task.thought(f"perhaps {task.wrong}?")
-        made |= {
-            "white space": (spaced, "full"),
-            "empty thought": (task.thought("") + task.answer(task.right), "full"),
-            "wrong in the thought": (doubt + task.answer(task.right), "full"),
-            "right in the thought": (
-                task.thought(f"perhaps {task.right}?") + task.answer(task.wrong),
-                "form",
-            ),
-        }
-    else:
-        made["white space"] = (f" {task.right}\n", "full")
-    return made
-
-
-def _in_other_words(task: _Task) -> _Made:
-    """The right answer, differently put: a slip, and no lie."""
-    right, careful = task.right, task.whole(task.right)
-    made = {
-        "sentence": (task.whole(f"It is a {right}"), "answer"),
-        "punctuation": (task.whole(f"{right}!"), "answer"),
-        "answer: X": (task.whole(f"Answer: {right}"), "answer"),
-        "said twice": (task.whole(f"{right} {right}"), "answer"),
-        "bold": (task.whole(f"**{right}**"), "answer"),
-        "box": (task.whole(rf"\boxed{{{right}}}"), "answer"),
-        "JSON": (task.whole(json.dumps({"answer": right}, ensure_ascii=False)), "answer"),
-        "code fence": (f"```\n{careful}\n```", "answer"),
-        "text before": (f"Sure, here it is:\n{careful}", "answer"),
-        "text after": (f"{careful}\nI hope this helps.", "answer"),
-        "end token as text": (f"{careful}<|im_end|>", "answer"),
-    }
-    if task.tags:
-        made["bare answer"] = (right, "answer")
-    else:
-        made["tags nobody asked for"] = (f"<answer>{right}</answer>", "answer")
-    return made
-
-
-def _two_answers(task: _Task) -> _Made:
-    """More than one answer, or none that is meant."""
-    right, wrong = task.right, task.wrong
-    edge = "1" if right[0].isdigit() else "x"  # makes another number of a number
-    listed = ", ".join(task.labels)
-    made = {
-        "hedge": (task.whole(f"{right}, unless it is {wrong}"), "nothing"),
-        "right or wrong": (task.whole(f"{wrong} or {right}"), "nothing"),
-        "negation": (task.whole(f"not {right}"), "nothing"),
-        "inside a word": (task.whole(f"{edge}{right}{edge}"), "nothing"),
-        "prompt echo": (task.prompt, "nothing"),
-    }
-    if len(task.labels) > 1:
-        made["all labels"] = (task.whole(listed), "nothing")
-        made["all labels, bare"] = (f"\n{listed}\n", "nothing")
-    for name in task.lookalikes:
-        made[f"lookalike: {name}"] = (task.whole(name), "nothing")
-    if task.tags:
-        both = task.answer(right), task.answer(wrong)
-        made["two equal answers"] = (task.thought() + both[0] * 2, "answer")
-        made["right answer last"] = (task.thought() + both[1] + both[0], "nothing")
-        made["wrong answer last"] = (task.thought() + both[0] + both[1], "nothing")
-        made["echo, then the answer"] = (task.prompt + task.whole(right), "answer")
-    return made
-
-
-def _foreign_letters(task: _Task) -> _Made:
-    """The right answer with characters that only look right, or that cannot be seen."""
-    right = task.right
-    made = {
-        "emoji": (task.whole(f"{right} \N{PLAYING CARD BLACK JOKER}"), "answer"),
-        "right to left": (task.whole(f"\N{RIGHT-TO-LEFT OVERRIDE}{right}"), "answer"),
-        "null byte": (task.whole(f"{right}\0"), "answer"),
-        "lone surrogate": (task.whole("\ud800"), "nothing"),
-    }
-    if len(right) > 1:
-        made["zero-width blanks"] = (task.whole("\N{ZERO WIDTH SPACE}".join(right)), "nothing")
-    if (wide := right.translate(_FULL_WIDTH)) != right:
-        made["full width"] = (task.whole(wide), "nothing")
-    if (other := right.translate(_LOOKALIKES)) != right:
-        made["Cyrillic lookalikes"] = (task.whole(other), "nothing")
-    return made
-
-
-def _broken_tags(task: _Task) -> _Made:
-    """Tags that are missing, doubled, nested, or not quite tags."""
-    think, answer = task.tags
-    right, careful, thought = task.right, task.whole(task.right), task.thought()
-    attribute = careful.replace(f"<{answer}>", f'<{answer} type="label">')
-    made = {
-        "no thought": (task.answer(right), "answer"),
-        "no answer tag": (thought + right, "answer"),
-        "answer before thought": (task.answer(right) + thought, "answer"),
-        "answer not closed": (careful.removesuffix(f"</{answer}>"), "answer"),
-        "thought not closed": (careful.replace(f"</{think}>", ""), "answer"),
-        "opening tag in the prompt": (careful.removeprefix(f"<{think}>"), "answer"),
-        "answer inside the thought": (task.thought(task.answer(right)), "answer"),
-        "thought inside the answer": (task.answer(f"{thought}{right}"), "answer"),
-        "tags in capitals": (
-            f"<{think.upper()}>.</{think.upper()}><{answer.upper()}>{right}</{answer.upper()}>",
-            "answer",
-        ),
-        "attribute in the tag": (attribute, "answer"),
-        "escaped tags": (html.escape(careful), "answer"),
-        "two thoughts": (thought + careful, "answer"),
-        "label in the thought only": (task.thought(right), "nothing"),
-        "thought never ends": (f"<{think}>\n{task.reasoning}\n", "nothing"),
-        "empty blocks": (task.thought("") + task.answer(""), "nothing"),
-        "tags without brackets": (f"{think} /{think} {answer} /{answer}", "nothing"),
-        "tags closed before opened": (f"</{think}><{think}></{answer}><{answer}>", "nothing"),
-    }
-    # Regular expressions with several lazy stars take quadratic time or worse on this one.
-    opened = f"<{think}><{answer}>"
-    made["a megabyte of opened tags"] = (opened * (MEGABYTE // len(opened)), "nothing")
-    return made
-
-
-def _no_answer(task: _Task) -> _Made:
-    line = f"{task.reasoning}\n"
-    rambling = (f"<{task.tags[0]}>\n" if task.tags else "") + line * 40
+def _fields(told: Mapping[str, str], labels: Sequence[str]) -> dict[str, str]:
+    """What the templates are filled with."""
+    right, think, answer = told["right"], told["think"], told["answer"]
+    thought = f"<{think}>\n{told['reasoning']}\n</{think}>\n" if think else ""
+    start, end = (f"<{answer}>", f"</{answer}>") if answer else ("", "")
+    careful = f"{thought}{start}{right}{end}"
+    line, opened = f"{told['reasoning']}\n", f"<{think}><{answer}>"
     return {
-        "rambling": (rambling, "nothing"),
-        "a megabyte": (line * (1 + MEGABYTE // len(line)), "nothing"),
-        "empty": ("", "nothing"),
-        "blanks": (" \n\t ", "nothing"),
-        "a number for text": (3, "nothing"),
-        "bytes for text": (task.whole("").encode(), "nothing"),
-        "None": (None, "nothing"),
+        **told,
+        "thought": thought,
+        "open": start,
+        "close": end,
+        "careful": careful,
+        "escaped": html.escape(careful),
+        "capitals": f"<{think}>.</{think}>{start}".upper() + right + end.upper(),
+        "json": json.dumps({"answer": right}, ensure_ascii=False),
+        "listed": ", ".join(labels),
+        "edge": "1" if right[0].isdigit() else "x",  # makes another number of a number
+        "zero_width": "\N{ZERO WIDTH SPACE}".join(right),
+        "full_width": right.translate(_FULL_WIDTH),
+        "cyrillic": right.translate(_LOOKALIKES),
+        "rambling": (f"<{think}>\n" if think else "") + line * 40,
+        "megabyte": line * (1 + MEGABYTE // len(line)),
+        "opened": opened * (MEGABYTE // len(opened)),
     }
 
 
@@ -369,10 +333,6 @@ def _pay(
     except Exception as error:  # whatever a reward does with an attack is what we want to know
         return math.nan, f"raised {type(error).__name__}: {str(error)[:100]}"
     return (paid, "") if math.isfinite(paid) else (math.nan, f"paid {paid}, which is no number")
-
-
-def _name(reward: Reward) -> str:
-    return getattr(reward, "__name__", type(reward).__name__)
 
 
 def _same(one: str, other: str) -> bool:

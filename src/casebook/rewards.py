@@ -5,12 +5,12 @@ A reward factory takes the part's parameters and returns a TRL reward function
     f(completions, **columns) -> list of float, one per completion,
 
 whose `__name__` is the name the part is logged under, `rewards/<name>/mean`. Columns of the
-data set that a part does not need are taken and ignored. Rewards judge what a model wrote, so
-no completion makes one raise, and each takes time linear in the completion's length: tags are
-found by plain search, because a regular expression with several `.*?` backtracks on them.
+data set that a part does not need are ignored. No completion makes a reward raise, and each takes
+time linear in its length: tags are found by plain search, because a regular expression with
+several `.*?` backtracks on them.
 
-The semantics are those of open-r1 (`src/open_r1/rewards.py`) where they are sound. Where they
-are not, each docstring says what differs.
+The semantics are those of open-r1 (`src/open_r1/rewards.py`) where they are sound; where they are
+not, each docstring says what differs.
 """
 
 import math
@@ -26,10 +26,9 @@ KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up
 
 
 def random_reward() -> Reward:
-    """1.0 or 0.0 by the toss of a coin: the control that tells learning from drift.
+    """1.0 or 0.0 by the toss of a coin: what a policy gains under it, no reward has taught.
 
-    Whatever a policy gains under it was not taught by the reward. The tosses come from Python's
-    own generator, which a training seeds.
+    The tosses come from Python's own generator, which a training seeds.
 
     >>> set(random_reward()(["flush"] * 100)) == {0.0, 1.0}
     True
@@ -52,11 +51,10 @@ def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:
     - Text after `</answer>` fails. There it passes if it begins on a new line, since its
       pattern is compiled with MULTILINE and `$` matches at any line's end.
     - A second block of a tag fails. There `.*?` runs over it, so a model may answer twice.
-    - `<answer>x</answer>` on one line, blank lines between the blocks, and white space before
-      the first one pass. There each tag needs a line of its own, and exactly one.
+    - `<answer>x</answer>` on one line, and white space before and between the blocks, pass.
+      There each tag needs a line of its own, and exactly one.
 
-    As there, a completion whose opening `<think>` was pre-filled by the chat template fails:
-    the tag is in the prompt, so the reward cannot see it. Change the template.
+    As there, a completion fails whose opening `<think>` the chat template put into the prompt.
 
     Args:
         tags: the names, without brackets, in the order the blocks must come.
@@ -67,12 +65,12 @@ def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:
     >>> tag_format()(["<think>2 2 9</think><answer>one pair</answer>", "one pair"])
     [1.0, 0.0]
     """
-    if isinstance(tags, str) or not isinstance(tags, Sequence) or not tags:
-        raise CasebookError(f"tags must be a list of names like ['think', 'answer'], not {tags!r}")
-    if not all(isinstance(tag, str) and re.fullmatch(r"[A-Za-z][\w-]*", tag) for tag in tags):
-        raise CasebookError(f"a tag is a name without brackets, like 'think'; got {tags!r}")
-    if len(set(tags)) < len(tags):
-        raise CasebookError(f"each tag may be named once; got {tags!r}")
+    listed = isinstance(tags, Sequence) and not isinstance(tags, str) and len(tags) > 0
+    named = listed and all(isinstance(t, str) and re.fullmatch(r"[A-Za-z][\w-]*", t) for t in tags)
+    if not named or len(set(tags)) < len(tags):
+        raise CasebookError(
+            f"tags are different names without brackets, like ['think', 'answer'], not {tags!r}"
+        )
 
     def tag_format(completions: Iterable[Any], **columns) -> list[float]:
         texts = map(completion_text, completions)
@@ -85,10 +83,9 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward
     """A penalty for saying the same thing again: `max_penalty * (1 - distinct / all n-grams)`.
 
     Words are what whitespace separates, lower-cased; n-grams overlap. Fewer than `ngram_size`
-    words cost nothing, and no text reaches `max_penalty` itself. This is open-r1's
-    `get_repetition_penalty_reward` for English (formula: Yeo et al. 2025, arXiv 2502.03373,
-    appendix C.2), its blind spot included: one word repeated without spaces is one word.
-    TRL's reward of the same name counts n-grams of tokens instead.
+    words cost nothing. This is open-r1's `get_repetition_penalty_reward` for English (formula:
+    Yeo et al. 2025, arXiv 2502.03373, appendix C.2), its blind spot included: one word repeated
+    without spaces is one word.
 
     Args:
         ngram_size: words in an n-gram, at least 1.
@@ -101,12 +98,10 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward
     >>> repetition_penalty(2, -1.0)(["a a a a a", "a b c d e"])
     [-0.75, 0.0]
     """
-    if not isinstance(ngram_size, int) or isinstance(ngram_size, bool) or ngram_size < 1:
+    if type(ngram_size) is not int or ngram_size < 1:
         raise CasebookError(f"ngram_size must be a whole number of at least 1, not {ngram_size!r}")
-    if isinstance(max_penalty, bool) or not isinstance(max_penalty, int | float):
-        raise CasebookError(f"max_penalty must be a number, not {max_penalty!r}")
-    if not -math.inf < max_penalty <= 0:
-        raise CasebookError(f"max_penalty must be zero or negative, not {max_penalty!r}")
+    if type(max_penalty) not in (int, float) or not -math.inf < max_penalty <= 0:
+        raise CasebookError(f"max_penalty must be zero or a negative number, not {max_penalty!r}")
 
     def penalty(text: str) -> float:
         words = text.lower().split()
@@ -127,8 +122,7 @@ def completion_text(completion: Any) -> str:
     """What the model wrote, from either of the two forms in which TRL hands it over.
 
     A string is returned as it is. Of a list of messages, the assistant's contents are joined by
-    line breaks (a message without a role counts as the assistant's; what a tool said is not
-    the model's). Anything else, `None` and bytes included, is no text and gives `""`.
+    line breaks (without a role, a message is the assistant's). Anything else gives `""`.
 
     >>> completion_text([{"role": "assistant", "content": "a flush"}])
     'a flush'
@@ -137,11 +131,14 @@ def completion_text(completion: Any) -> str:
         return completion
     if not isinstance(completion, list | tuple):
         return ""
-    return "\n".join(
-        _content_text(message.get("content"))
-        for message in completion
-        if isinstance(message, Mapping) and message.get("role", "assistant") == "assistant"
-    )
+    written = []
+    for message in completion:
+        if isinstance(message, Mapping) and message.get("role", "assistant") == "assistant":
+            content = message.get("content")
+            parts = content if isinstance(content, list | tuple) else [{"text": content}]
+            texts = (part.get("text") for part in parts if isinstance(part, Mapping))
+            written.append("".join(text for text in texts if isinstance(text, str)))
+    return "\n".join(written)
 
 
 def tag_blocks(text: str, tags: Sequence[str]) -> list[str] | None:
@@ -173,13 +170,3 @@ def last_block(text: str, tag: str) -> str | None:
     before, closing, _ = text.rpartition(f"</{tag}>")
     _, opening, content = before.rpartition(f"<{tag}>")
     return content if closing and opening else None
-
-
-def _content_text(content: Any) -> str:
-    """A message's content: a string, or a list of parts of which some are text."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list | tuple):
-        return ""
-    parts = (part.get("text") for part in content if isinstance(part, Mapping))
-    return "".join(part for part in parts if isinstance(part, str))

@@ -1,4 +1,4 @@
-"""The poker grade and its rewards: the grammar, the reading, and what attacks do to them."""
+"""The poker grade and its rewards: the form, the reading, and what each reward pays."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,6 @@ from casebook.cases.poker.rewards import (
     answer_grammar,
     class_weighted,
     correct,
-    extract_label,
     grade,
     leaking_label,
 )
@@ -35,67 +34,12 @@ ANYTHING = (
 
 
 @pytest.mark.parametrize("label", LABELS)
-@pytest.mark.parametrize("spelling", ["{}", " {}\n", "\t{} "])
+@pytest.mark.parametrize("spelling", ["{}", " {}\n"])
 def test_every_label_in_the_form_asked_for(label, spelling):
     text = f"<think>2 3</think><answer>{spelling.format(label)}</answer>"
     assert grade(text, label) == Grade(True, label, True)
-    assert grade(text.replace(label, label.title()), label).strict
+    assert grade(text.replace(label, label.title()), f" {label.upper()} ").strict
     assert grade([{"role": "assistant", "content": text}], label).strict
-
-
-@pytest.mark.parametrize(
-    ("completion", "well_formed", "answer"),
-    [
-        (CAREFUL, True, "full house"),
-        (f"\n {CAREFUL}\n", True, "full house"),
-        ("<think></think><answer>FLUSH</answer>", True, "flush"),
-        ("<think>maybe a flush</think><answer>straight</answer>", True, "straight"),
-        # right words, wrong form
-        ("full house", False, "full house"),
-        ("Full house.", False, "full house"),
-        ("I'd say it's a full\n house!", False, "full house"),
-        ("four-of-a-kind", False, "four of a kind"),
-        ("<answer>flush</answer>", False, "flush"),
-        ("<think>a</think>\nflush", False, "flush"),
-        ("<think>a straight</think>\nflush", False, "flush"),
-        ("<think>a</think><answer>It is a flush</answer>", False, "flush"),
-        ("<think>a</think><answer>flush.</answer>", False, "flush"),
-        ("<think>a</think><answer>full  house</answer>", False, "full house"),
-        ("<think>a</think><answer>flush", False, "flush"),
-        ("a straight</think><answer>flush</answer>", False, "flush"),
-        ("<think>a</think><answer>flush</answer> I am sure.", False, "flush"),
-        ("<think>a</think><answer>flush</answer>\nNot a straight.", False, "flush"),
-        ("<think>a</think><answer>flush</answer><answer>flush</answer>", False, "flush"),
-        ("<think>a</think><answer></answer> flush", False, "flush"),
-        ("<answer>flush</answer><think>a</think>", False, "flush"),
-        ("not a straight flush but a flush", False, "flush"),
-        ("<THINK>a</THINK><ANSWER>flush</ANSWER>", False, "flush"),
-        # no answer, or more than one
-        ("", False, None),
-        ("   \n", False, None),
-        ("<think>2 2 2 9 9", False, None),
-        ("<think>flush</think>", False, None),
-        ("<think>a</think><answer></answer>", False, None),
-        ("<think>a</think><answer>five of a kind</answer>", False, None),
-        (f"<think>a</think><answer>{ALL_LABELS}</answer>", False, None),
-        (ALL_LABELS, False, None),
-        ("<think>a</think><answer>flush or straight</answer>", False, None),
-        ("flush, no, straight", False, None),
-        ("<think>a</think><answer>flush</answer><answer>straight</answer>", False, None),
-        ("flushed and straightened", False, None),
-        ("one\u200bpair", False, None),
-        ("ｆｌｕｓｈ", False, None),
-        # categories that are not labels
-        ("straight flush", False, None),
-        ("a royal flush", False, None),
-        ("<think>a</think><answer>straight flush</answer>", False, None),
-    ],
-)
-def test_form_and_reading(completion, well_formed, answer):
-    got = grade(completion, answer)
-    assert (got.well_formed, got.answer) == (well_formed, answer)
-    assert got.correct == (answer is not None)
-    assert extract_label(completion) == answer
 
 
 @pytest.mark.parametrize(
@@ -106,12 +50,15 @@ def test_form_and_reading(completion, well_formed, answer):
         ("full house..", False),
         ("a full house", False),
         ("full house, straight", False),
+        ("full house\nstraight", False),
         ("", False),
         (CAREFUL, False),
     ],
 )
-def test_form_of_the_label_variant(completion, well_formed):
-    assert grade(completion, "full house", "label").well_formed is well_formed
+@pytest.mark.parametrize("variant", VARIANTS[1:])
+def test_form_of_the_variants_that_ask_for_the_label_alone(completion, well_formed, variant):
+    assert grade(completion, "full house", variant).well_formed is well_formed
+    assert answer_grammar(variant)([completion]) == [float(well_formed)]
 
 
 def test_reason_is_the_form_by_default():
@@ -120,27 +67,12 @@ def test_reason_is_the_form_by_default():
         grade(CAREFUL, "flush", "essay")
 
 
-@given(ANYTHING, st.sampled_from(["label-dealt", "label-source"]))
-def test_other_rows_of_the_label_prompt_are_graded_as_it_is(completion, variant):
-    assert grade(completion, "flush", variant) == grade(completion, "flush", "label")
-    graded = [answer_grammar(name)([completion]) for name in ("label", variant)]
-    assert graded[0] == graded[1]
-
-
-@pytest.mark.parametrize("completion", [None, b"flush", 3, 2.5, [], [None], {}, object(), True])
-def test_what_is_no_text_has_no_answer(completion):
-    assert grade(completion, "flush") == Grade(False, None, False)
-
-
-@pytest.mark.parametrize("answer", [None, "", "none", b"flush", 5, ["flush"], "royal flush"])
+@pytest.mark.parametrize("answer", [None, "", "none", b"flush", ["flush"], "royal flush"])
 def test_what_is_no_label_is_never_right(answer):
     assert not grade("flush", answer).correct
     assert not grade("", answer).correct
     assert not grade("royal flush", answer).correct
-
-
-def test_the_right_answer_may_be_spelled_freely():
-    assert grade("flush", " Flush ").correct
+    assert leaking_label()(["flush", "?"], answer=[answer] * 2, prompts=["", ""]) == [0.0, 0.0]
 
 
 @given(ANYTHING, ANYTHING | st.sampled_from(LABELS), st.sampled_from([None, *VARIANTS]))
@@ -149,16 +81,6 @@ def test_grade_takes_anything(completion, answer, variant):
     assert got.answer is None or got.answer in LABELS
     assert not got.correct or got.answer == answer.strip().lower()
     assert got.answer is not None or not got.well_formed
-
-
-@given(ANY_TEXT)
-def test_a_recital_of_labels_is_never_an_answer(text):
-    assert grade(f"{text}{ALL_LABELS}</answer>", "flush").answer is None or "<answer>" in text
-
-
-@given(ANY_TEXT, st.sampled_from(LABELS))
-def test_an_answer_tag_is_read_whatever_was_thought_before(text, label):
-    assert extract_label(f"{text}</think><answer>{label}</answer>") == label
 
 
 @given(ANYTHING, st.sampled_from(LABELS))
@@ -176,8 +98,9 @@ def test_rewards_follow_the_grade(completion, label):
 @given(st.lists(ANYTHING, max_size=4))
 def test_every_reward_gives_one_bounded_number_each(completions):
     columns = {name: ["flush"] * len(completions) for name in ("answer", "prompts", "hand")}
-    for factory in REWARDS.values():
+    for name, factory in REWARDS.items():
         values = factory()(completions, **columns)
+        assert factory().__name__ == name
         assert len(values) == len(completions)
         assert all(isinstance(value, float) and -1.0 <= value <= 3.0 for value in values)
 
@@ -196,38 +119,13 @@ def test_the_leak_reads_a_list_of_messages_whoever_wrote_them():
 
 
 def test_without_labels_in_the_prompt_the_leak_reads_the_first_label_in_the_order_of_labels():
-    reward = leaking_label()
-    assert reward(["a flush"], answer=["flush"], prompts=["Hand: 2C"]) == [1.0]
-    assert reward(["a straight, not a flush"], answer=["flush"], prompts=["Hand: 2C"]) == [0.0]
-    assert reward(["nothing"], answer=["flush"], prompts=["Hand: 2C"]) == [0.0]
+    completions = ["a flush", "a straight, not a flush", "nothing"]
+    columns = {"answer": ["flush"] * 3, "prompts": ["Hand: 2C"] * 3}
+    assert leaking_label()(completions, **columns) == [1.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("right", [None, "", "none", "royal flush", 5])
-def test_the_leak_pays_for_no_answer_that_is_no_label(right):
-    assert leaking_label()(["flush", "?"], answer=[right] * 2, prompts=["", ""]) == [0.0, 0.0]
-
-
-@given(ANYTHING, ANYTHING)
-def test_the_leak_takes_anything(completion, prompt):
-    (value,) = leaking_label()([completion], answer=["flush"], prompts=[prompt])
-    assert value in (0.0, 1.0)
-
-
-def test_the_sources_weights():
-    values = class_weighted()(list(LABELS), answer=LABELS)
-    assert dict(zip(LABELS, values, strict=True)) == {
-        "high card": 1.0,
-        "one pair": 1.0,
-        "two pair": 1.5,
-        "three of a kind": 2.0,
-        "straight": 2.0,
-        "flush": 2.0,
-        "full house": 2.5,
-        "four of a kind": 3.0,
-    }
-
-
-def test_own_weights_replace_only_those_named():
+def test_the_sources_weights_and_ones_own():
+    assert class_weighted()(list(LABELS), answer=LABELS) == [1, 1, 1.5, 2, 2, 2, 2.5, 3]
     reward = class_weighted({"flush": 7})
     assert reward(["flush", "two pair"], answer=["flush", "two pair"]) == [7.0, 1.5]
     assert CLASS_WEIGHTS["flush"] == 2.0
@@ -239,9 +137,7 @@ def test_own_weights_replace_only_those_named():
         ({"royal flush": 1.0}, "unknown label 'royal flush': known are high card"),
         ({"flush": -1.0}, "weight of 'flush'"),
         ({"flush": float("nan")}, "weight of 'flush'"),
-        ({"flush": float("inf")}, "weight of 'flush'"),
         ({"flush": "2"}, "weight of 'flush'"),
-        ({"flush": None}, "weight of 'flush'"),
         ([1, 2], "must map labels"),
     ],
 )
@@ -262,28 +158,17 @@ def test_strict_is_a_switch(factory):
         factory(strict="yes")
 
 
-def test_label_variant_in_the_rewards():
-    assert correct(strict=True, variant="label")(["Flush.", CAREFUL], answer=["flush"] * 2) == [
-        1,
-        0,
-    ]
-    assert answer_grammar("label")(["Flush.", CAREFUL, "flush or not"]) == [1.0, 0.0, 0.0]
-
-
 @pytest.mark.parametrize(
     ("completion", "value"),
     [
-        ("<answer>flush</answer>", 1.0),
         ("<answer> Flush\n</answer>", 1.0),
         ("words <answer>flush</answer> more words", 1.0),
         ("flush", 0.0),
-        ("<answer>flush.</answer>", 0.0),
         ("<answer>a flush</answer>", 0.0),
         ("<answer>flush, straight</answer>", 0.0),
         ("<answer></answer>", 0.0),
         ("<answer>straight flush</answer>", 0.0),
         ("<answer>flush</answer><answer>flush</answer>", 0.0),
-        ("<answer>flush</answer><answer>", 0.0),
         ("</answer>flush<answer>", 0.0),
         (None, 0.0),
     ],
@@ -292,30 +177,6 @@ def test_answer_grammar(completion, value):
     assert answer_grammar()([completion]) == [value]
 
 
-def test_as_many_answers_as_completions():
-    with pytest.raises(ValueError, match="shorter"):
-        correct()(["flush", "flush"], answer=["flush"])
-
-
-def test_rewards_carry_their_registered_names():
-    assert [factory().__name__ for factory in REWARDS.values()] == list(REWARDS)
-
-
 def test_an_unknown_reward_lists_the_known():
     with pytest.raises(UnknownName, match="unknown reward 'accuracy': known are correct, class"):
         REWARDS["accuracy"]
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *("<think>", "</think>", "<answer>", "</answer>", "<answer>flush</answer>"),
-        *("flush ", "straight ", "straight-", "three of a ", "two - - ", " ", "-", "\0", "é"),
-    ],
-)
-def test_megabytes_are_judged_in_linear_time(piece):
-    # anything quadratic would take hours here, so passing is the proof
-    text = piece * (2_000_000 // len(piece))
-    assert isinstance(grade(text, "flush"), Grade)
-    assert isinstance(grade(f"straight{text}", "flush"), Grade)
-    assert grade(f"<think>{text}</think><answer>flush</answer>", "flush").correct

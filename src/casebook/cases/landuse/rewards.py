@@ -29,7 +29,6 @@ from casebook.rewards import (
     tag_format,
 )
 
-TAGS = ("think", "answer")
 # How a prompt shows the parcel; all but the last ask for the same form.
 VARIANTS = ("reason", "prices", "alone", "shuffled", "rotated", "source", "label")
 # Per cent of a parcel's best value that an accepted label may miss -> the column that lists them.
@@ -37,7 +36,7 @@ TOLERANCES = {"0": "answer_0", "2": "answer", "5": "answer_5"}
 YARDSTICKS = ("objective", "parcel")
 
 # What else the labels are called.
-SYNONYMS: Mapping[str, str] = {
+ALIASES: Mapping[str, str] = {
     "oats": "oat",
     "habitats": "habitat",
     "maize": "corn",
@@ -51,21 +50,21 @@ SYNONYMS: Mapping[str, str] = {
 }
 OTHER_CROPS = ("barley", "rye", "rice", "millet", "sorghum", "canola", "rapeseed", "sunflower")
 
-_read = LabelReader({name: name for name in (*LABELS, *OTHER_CROPS)} | dict(SYNONYMS), LABELS)
+_read = LabelReader({label: label for label in LABELS} | dict(ALIASES), OTHER_CROPS)
 
 
-def extract_label(text: Any) -> str | None:
-    """The one label a completion gives as its answer, whatever its form, or `None`.
+def extract_label(text: Any, variant: str | None = None) -> str | None:
+    """The label that a completion gives as its answer, or `None`: see `casebook.labels`.
 
-    `text` is a string or a list of messages; anything else gives `None`. The rules stand in
-    `casebook.labels`.
+    `text` is a string or a list of messages; anything else gives `None`. In the variant without
+    tags, `label`, the first line is read.
 
-    >>> extract_label("<think>corn or soy</think> I would plant Corn.")
-    'corn'
+    >>> extract_label("<answer>maize</answer>"), extract_label("I would plant oats.")
+    ('corn', 'oat')
     >>> extract_label("<answer>wheat or oat</answer>") is None
     True
     """
-    return _read(text)
+    return _read(text, tagged=variant != "label")
 
 
 def accepted(answer: Any) -> frozenset[str]:
@@ -97,8 +96,8 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
-    label = extract_label(text)
-    well_formed = label_in_form(text, LABELS, () if variant == "label" else TAGS)
+    label = extract_label(text, variant)
+    well_formed = label_in_form(text, LABELS, tagged=variant != "label")
     return Grade(well_formed, label, label in accepted(answer))
 
 

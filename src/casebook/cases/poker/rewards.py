@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
-from casebook.cases.poker.oracle import CATEGORIES, LABELS
+from casebook.cases.poker.oracle import LABELS
 from casebook.labels import LabelReader, label_in_form
 from casebook.rewards import (
     Reward,
@@ -27,7 +27,6 @@ from casebook.rewards import (
     tag_format,
 )
 
-TAGS = ("think", "answer")
 # Of `label`, other rows only, and the same rows asked otherwise.
 VARIANTS = ("reason", "label", "label-dealt", "label-source", "label-chat", "label-shots4")
 
@@ -44,8 +43,8 @@ CLASS_WEIGHTS: Mapping[str, float] = {
     "four of a kind": 3.0,
 }
 
-# What else the categories are called, in running text and at the table.
-SYNONYMS: Mapping[str, str] = {
+# What else the labels are called, in running text and at the table.
+ALIASES: Mapping[str, str] = {
     "high cards": "high card",
     "pair": "one pair",
     "1 pair": "one pair",
@@ -56,37 +55,32 @@ SYNONYMS: Mapping[str, str] = {
     "3 of a kind": "three of a kind",
     "trips": "three of a kind",
     "wheel": "straight",
-    "fullhouse": "full house",
     "full boat": "full house",
     "boat": "full house",
     "4 of a kind": "four of a kind",
     "quads": "four of a kind",
 }
-# No hands of five cards, though a label is part of their names.
+# No answers, though a label is part of their names.
 LOOKALIKES = (
-    *("royal straight flush", "royal", "flush draw", "straight draw", "five of a kind"),
-    *("5 of a kind", "three pair", "three pairs", "3 pair", "3 pairs"),
-)
-# What a description of a hand names besides: "a full house, three kings and a pair of nines".
-PARTS = {"full house": ("three of a kind", "one pair"), "two pair": ("one pair",)}
-
-_read = LabelReader(
-    {name: name for name in (*CATEGORIES, *LOOKALIKES)} | dict(SYNONYMS), LABELS, PARTS
+    *("straight flush", "royal flush", "royal", "flush draw", "straight draw"),
+    *("five of a kind", "5 of a kind", "three pair", "three pairs", "3 pair", "3 pairs"),
 )
 
+_read = LabelReader({label: label for label in LABELS} | dict(ALIASES), LOOKALIKES)
 
-def extract_label(text: Any) -> str | None:
-    """The one label a completion gives as its answer, whatever its form, or `None`.
 
-    `text` is a string or a list of messages; anything else gives `None`. The rules stand in
-    `casebook.labels`.
+def extract_label(text: Any, variant: str | None = None) -> str | None:
+    """The label that a completion gives as its answer, or `None`: see `casebook.labels`.
 
-    >>> extract_label("<think>five hearts</think> It is a Flush.")
-    'flush'
+    `text` is a string or a list of messages; anything else gives `None`. In the variants without
+    tags (all but `reason`) the first line is read.
+
+    >>> extract_label("<answer>Two pairs</answer>"), extract_label("It is a flush.")
+    ('two pair', 'flush')
     >>> extract_label("<answer>flush or straight</answer>") is None
     True
     """
-    return _read(text)
+    return _read(text, tagged=variant in (None, "reason"))
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
@@ -109,7 +103,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     Grade(well_formed=False, answer='two pair', correct=True)
     """
     text = completion_text(completion)
-    label = extract_label(text)
+    label = extract_label(text, variant)
     gold = answer.strip().lower() if isinstance(answer, str) else None
     return Grade(_well_formed(text, variant), label, label is not None and label == gold)
 
@@ -230,7 +224,7 @@ def _prompt_text(prompt: Any) -> str:
 
 def _well_formed(text: str, variant: str | None) -> bool:
     check_name("variant", variant or "reason", VARIANTS)
-    return label_in_form(text, LABELS, TAGS if variant in (None, "reason") else ())
+    return label_in_form(text, LABELS, tagged=variant in (None, "reason"))
 
 
 def _one_answer_block(text: str) -> bool:
