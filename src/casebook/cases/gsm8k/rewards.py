@@ -28,8 +28,7 @@ from numbers import Integral, Number, Rational
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
-from casebook.cases.gsm8k.answers import read_answer, stated
-from casebook.cases.gsm8k.reading import LONGEST, extract_number
+from casebook.cases.gsm8k.answers import LONGEST, extract_number, one_number
 from casebook.rewards import (
     Reward,
     completion_text,
@@ -81,7 +80,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     number = _plain_number(blocks[-1]) if blocks else None
     well_formed = number is not None
     if not well_formed:
-        number = read_answer(text)
+        number = extract_number(text)
     return Grade(
         well_formed,
         None if number is None else _written(number),
@@ -174,7 +173,7 @@ def soft_correctness(form: str = "fixed") -> Reward:
         return (found[0].replace(",", "") if found else "0") == _gold_text(gold)
 
     def fixed(text: str, answer: Any) -> bool:
-        return _same(stated(_block(text)), _right(answer))
+        return _same(one_number(_block(text)), _right(answer))
 
     return _of_answer("soft_correctness", fixed if form == "fixed" else published, form)
 
