@@ -196,29 +196,6 @@ def test_every_prompt_is_asked_about_the_same_problems():
     assert len({tuple(table["question"]) for table in rows}) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("2 and 3 make 5. The answer is 5.", "5"),
-        (" It costs $1,200.\n#### 1,200\n", "1200"),
-        ("2 and 3 make 6, so the answer is 6.", "6"),  # wrong, and kept as it is
-    ],
-)
-def test_a_text_in_the_form_keeps_its_words_and_its_own_answer(text, answer):
-    formed = data.in_form(text)
-    assert formed == f"<reasoning>\n{text.strip()}\n</reasoning>\n<answer>\n{answer}\n</answer>"
-    grade = CASE.grade(formed, answer)
-    assert grade.strict
-    assert grade.answer == CASE.grade(text, answer).answer
-
-
-@pytest.mark.parametrize(
-    "text", ["", "It depends.", "The answer is 5 or 6.", "<answer>5</answer>", "so 5</reasoning>"]
-)
-def test_a_text_without_an_answer_or_with_tags_has_no_form(text):
-    assert data.in_form(text) is None
-
-
 def test_the_two_system_prompts_differ_by_one_sentence():
     added = data.SYSTEM.removeprefix(data.SYSTEM_UNSLOTH)
     assert added.count("\n") == 1

@@ -15,7 +15,6 @@ from casebook.case import UnknownName
 from casebook.cases.gsm8k.rewards import (
     FORMS,
     REWARDS,
-    TAGS,
     VARIANTS,
     answer_reward,
     correctness,
@@ -51,99 +50,32 @@ def block(content):
     return f"<reasoning>\nhm\n</reasoning>\n<answer>\n{content}\n</answer>"
 
 
-def pay(factory, form, content, gold):
-    """What a completion earns with `content` in its answer block, against a gold answer."""
-    answer = gold.replace(",", "")
-    return factory(form)([block(content)], answer=[answer], gold=[gold])[0]
-
-
 # The grade
-
-
-@pytest.mark.parametrize("content", ["17", " 17 ", "\n17\n", "+17", "17.0", "017"])
-def test_one_plain_number_is_the_form(content):
-    text = f"<reasoning>x</reasoning><answer>{content}</answer>"
-    assert grade(text, "17") == Grade(True, "17", True)
-    assert grade([{"role": "assistant", "content": text}], "17").strict
 
 
 DRESSED = "17. $17 **17** 34/2 1,7 1,70,000 17% １７ seventeen <answer>17 --17 1e1 .5 NaN Infinity"
 
 
-@pytest.mark.parametrize("content", ["", "17 pens", "x = 17", "1 7", "17 17", *DRESSED.split()])
+@pytest.mark.parametrize("content", ["", "17 pens", "x = 17", "1 7", *DRESSED.split(), "9" * 301])
 def test_anything_but_a_plain_number_is_not_the_form(content):
-    assert not grade(f"<reasoning>x</reasoning><answer>{content}</answer>", "17").well_formed
-
-
-def test_what_is_too_long_is_not_the_form():
-    assert grade(block("9" * 300), "17").well_formed
-    assert not grade(block("9" * 301), "17").well_formed
-
-
-@pytest.mark.parametrize(
-    ("completion", "answer"),
-    [
-        ("17", "17"),
-        ("#### 17", "17"),
-        (f"{CAREFUL}\nI hope this helps.", "17"),
-        (CAREFUL + CAREFUL, "17"),
-        (CAREFUL.removeprefix("<reasoning>"), "17"),
-        (CAREFUL.removesuffix("</answer>"), "17"),
-        ("<answer>17</answer>", "17"),
-        ("<answer>$1,700.00</answer>", "1700"),
-        (r"\boxed{-3.50}", "-3.5"),
-        ("1/3", "0.3333333333333333333333333333"),
-        ("-0", "0"),
-        ("1e3", "1000"),
-        ("<answer></answer>", None),
-        ("", None),
-    ],
-)
-def test_another_form_is_read_all_the_same(completion, answer):
-    got = grade(completion, answer)
-    assert got == Grade(False, answer, answer is not None)
-
-
-@pytest.mark.parametrize(
-    ("completion", "well_formed"),
-    [
-        ("17", True),
-        (" 1,700.\n", True),
-        ("-3", True),
-        ("17..", False),
-        ("", False),
-        (CAREFUL, False),
-    ],
-)
-def test_form_of_the_answer_variant(completion, well_formed):
-    assert grade(completion, "17", "answer").well_formed is well_formed
+    assert not grade(block(content), "17").well_formed
 
 
 @given(ANYTHING, st.sampled_from([name for name in VARIANTS if name != "answer"]))
-def test_all_other_variants_ask_for_the_same_form(completion, variant):
+def test_all_variants_but_the_answer_alone_ask_for_the_same_form(completion, variant):
     assert grade(completion, "17", variant) == grade(completion, "17")
 
 
-def test_an_unknown_variant_is_named():
-    with pytest.raises(UnknownName, match="unknown variant 'label': known are reason, unsloth"):
-        grade(CAREFUL, "17", "label")
+ANY_17 = [17, 17.0, np.int64(17), np.float32(17), Decimal("17.00"), Fraction(34, 2), " 17\n"]
+NONE_17 = [None, "", "seventeen", 17.5, True, b"17", ["17"], "18", math.nan, Decimal("-Infinity")]
 
 
-@pytest.mark.parametrize("answer", [17, "17", "17.0", "1,7e1", " 17\n", "#### 17"])
-def test_answers_are_compared_as_numbers(answer):
-    assert grade(CAREFUL, answer).correct is (answer != "1,7e1")
-
-
-NO_NUMBERS = [math.nan, math.inf, Decimal("NaN"), Decimal("-Infinity"), 17 + 0j, np.float32("nan")]
-
-
-ANY_17 = [17, 17.0, np.int64(17), np.uint8(17), np.float32(17), Decimal(17), Decimal("17.00")]
-
-
-@pytest.mark.parametrize("answer", [*ANY_17, Fraction(34, 2)])
-def test_the_right_answer_may_be_a_number_of_any_type(answer):
-    assert grade(CAREFUL, answer) == Grade(True, "17", True)
-    assert correctness()([CAREFUL], answer=[answer]) == [1.0]
+@pytest.mark.parametrize(
+    ("answer", "right"), [(a, True) for a in ANY_17] + [(a, False) for a in [*NONE_17, 17 + 0j]]
+)
+def test_the_right_answer_may_be_a_number_of_any_type(answer, right):
+    assert grade(CAREFUL, answer) == Grade(True, "17", right)
+    assert answer_reward()([CAREFUL], answer=[answer]) == [float(right)]
 
 
 @pytest.mark.parametrize(
@@ -152,13 +84,6 @@ def test_the_right_answer_may_be_a_number_of_any_type(answer):
 )
 def test_a_right_answer_is_compared_as_it_is_written(written, answer):
     assert grade(block(written), answer).strict
-
-
-@pytest.mark.parametrize(
-    "answer", [None, "", "seventeen", 17.5, True, b"17", ["17"], "18", *NO_NUMBERS]
-)
-def test_nothing_is_correct_against_what_is_another_number_or_none(answer):
-    assert not grade(CAREFUL, answer).correct
 
 
 @given(ANYTHING, GOLDS)
@@ -178,43 +103,41 @@ def test_the_careful_completion_of_any_number_is_strict(number):
 
 
 @pytest.mark.parametrize(
-    ("content", "gold", "right"),
+    ("part", "content", "gold", "right"),
     [
-        ("1600", "1,600", True),  # the gold answer keeps its comma
-        ("1,600", "1600", True),
-        ("5.0", "5", True),
-        ("+5", "5", True),
-        ("05", "5", True),
+        (correctness, "1600", "1,600", True),  # strings are compared
+        (correctness, "1,600", "1600", True),
+        (correctness, "5.0", "5", True),
+        (correctness, "+5", "5", True),
+        (soft_correctness, "-3", "3", False),  # the sign is lost
+        (soft_correctness, "-3", "-3", True),
+        (soft_correctness, "3.5", "3", False),  # and so are the decimals
+        (soft_correctness, "1/2", "1", False),
+        (soft_correctness, "10 - 4 = 6", "6", True),  # the first number is read, not the last
+        (soft_correctness, "10 - 4 = 6", "10", False),
+        (soft_correctness, "x = 2, y = 3", "2", False),
+        (soft_correctness, "1600", "1,600", True),  # commas go from the answer, not from the gold
+        (soft_correctness, "none", "0", False),  # where there is no number it is 0
+        (integer, "-3", "3", True),  # isdigit
+        (integer, "1,600", "3", True),
+        (integer, "3.0", "3", True),
+        (integer, "²", "3", False),
+        (integer, "٣", "3", False),
     ],
 )
-def test_hard_correctness_compares_strings_as_published(content, gold, right):
-    assert pay(correctness, "fixed", content, gold) == float(right)
-    assert pay(correctness, "as_published", content, gold) == float(not right)
+def test_a_published_defect_and_its_mending(part, content, gold, right):
+    columns = {"answer": [gold.replace(",", "")], "gold": [gold]}
+    full = 0.5 if part is integer else 1.0
+    paid = {form: part(form)([block(content)], **columns) for form in FORMS[:2]}
+    assert paid == {"fixed": [full * right], "as_published": [full * (not right)]}
 
 
-@pytest.mark.parametrize(
-    ("content", "gold", "right"),
-    [
-        ("-3", "3", False),  # the sign is lost
-        ("-3", "-3", True),
-        ("3.5", "3", False),  # and so are the decimals
-        ("0.5", "0", False),
-        ("1/2", "1", False),
-        ("10 - 4 = 6", "6", True),  # the first number is read, not the last
-        ("10 - 4 = 6", "10", False),
-        ("x = 2, y = 3", "2", False),
-        ("1600", "1,600", True),  # commas go from the answer, not from the gold
-        ("$1,600", "1,600", True),
-        ("none", "0", False),  # where there is no number it is 0
-        ("", "0", False),
-    ],
-)
-def test_soft_correctness_reads_the_first_digits_as_published(content, gold, right):
-    assert pay(soft_correctness, "fixed", content, gold) == float(right)
-    assert pay(soft_correctness, "as_published", content, gold) == float(not right)
+@pytest.mark.parametrize(("content", "paid"), [("17", 0.5), ("0", 0.5), ("3.5", 0), ("17 pens", 0)])
+def test_integers_that_all_forms_agree_on(content, paid):
+    assert [integer(form)([block(content)])[0] for form in FORMS] == [paid] * 3
 
 
-@pytest.mark.parametrize("gold", ["17", "5", "4"])
+@pytest.mark.parametrize("gold", ["17", "5"])
 def test_without_tags_the_whole_completion_is_the_answer_as_published(gold):
     bare = {"answer": [gold], "gold": [gold]}
     assert correctness("as_published")([gold], **bare) == [1.0]
@@ -223,23 +146,11 @@ def test_without_tags_the_whole_completion_is_the_answer_as_published(gold):
     assert soft_correctness("as_published")([restated], **bare) == [1.0]
 
 
-@pytest.mark.parametrize(
-    ("content", "right"),
-    [("-3", 0.5), ("1,600", 0.5), ("3.0", 0.5), ("²", 0.0), ("٣", 0.0)],
-)
-def test_integer_is_isdigit_as_published(content, right):
-    assert pay(integer, "fixed", content, "3") == right
-    assert pay(integer, "as_published", content, "3") == 0.5 - right
-
-
-@pytest.mark.parametrize("content", ["17", "0"])
-def test_integer_of_a_whole_number_is_paid_in_all_forms(content):
-    assert [pay(integer, form, content, "3") for form in FORMS] == [0.5] * 3
-
-
-@pytest.mark.parametrize("content", ["3.5", "17 pens", "", "seventeen"])
-def test_integer_of_anything_else_is_paid_in_none(content):
-    assert [pay(integer, form, content, "3") for form in FORMS] == [0.0] * 3
+@pytest.mark.parametrize("hedge", ["42 or 43", "not 42", "42?", "42 dozen", "1+42"])
+def test_no_reward_but_the_published_pays_a_hedge(hedge):
+    for reward in (correctness(), soft_correctness(), answer_reward()):
+        assert reward([block(hedge)], answer=["42"]) == [0.0]
+    assert soft_correctness("as_published")([block("42 or 43")], answer=["42"]) == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -247,19 +158,12 @@ def test_integer_of_anything_else_is_paid_in_none(content):
     [
         (ONE_LINE, 0.5, 0.5, 0.5),
         (ONE_LINE.removesuffix("\n"), 0.5, 0.5, 0.0),  # no final newline
-        (f"{ONE_LINE}\n", 0.5, 0.5, 0.5),
         (f"{ONE_LINE}\n\n", 0.5, 0.5, 0.0),
-        (CAREFUL, 0.5, 0.5, 0.0),
         (f"{CAREFUL}\n", 0.5, 0.5, 0.0),  # two lines of reasoning, no DOTALL
-        (f"{CAREFUL} ", 0.5, 0.0, 0.0),
         (f"\n{ONE_LINE}", 0.5, 0.0, 0.0),
-        (ONE_LINE.replace(">\n<", ">\n\n<"), 0.5, 0.0, 0.0),
         (f"{CAREFUL}\n<answer>\n18\n</answer>", 0.0, 0.5, 0.0),  # answers twice
-        (f"<reasoning>\n</reasoning>\n{CAREFUL}", 0.0, 0.5, 0.0),
         (CAREFUL.replace("\n", ""), 0.0, 0.0, 0.0),
-        (f"{CAREFUL} or 18", 0.0, 0.0, 0.0),
         (f"{CAREFUL}\nor 18", 0.0, 0.0, 0.0),
-        ("17", 0.0, 0.0, 0.0),
     ],
 )
 def test_strict_format(completion, fixed, published, unsloth):
@@ -270,17 +174,12 @@ def test_strict_format(completion, fixed, published, unsloth):
 @pytest.mark.parametrize(
     ("completion", "fixed", "published", "unsloth"),
     [
-        ("<reasoning>x</reasoning><answer>17</answer>", 0.5, 0.5, 0.5),
         ("<reasoning>x</reasoning>\n\n<answer>17</answer>\n", 0.5, 0.5, 0.5),
         (ONE_LINE, 0.5, 0.5, 0.0),  # the form that was asked for
-        (CAREFUL, 0.5, 0.5, 0.0),
         (f" {CAREFUL}", 0.5, 0.0, 0.0),
         (f"{CAREFUL} or 18", 0.0, 0.5, 0.0),  # anything may follow
-        (f"{CAREFUL}<answer>18</answer>", 0.0, 0.5, 0.0),
         ("<reasoning>x</reasoning>y</reasoning><answer>17</answer>", 0.0, 0.5, 0.5),
-        ("<reasoning>x</reasoning> so <answer>17</answer>", 0.0, 0.0, 0.0),
         ("<answer>17</answer>", 0.0, 0.0, 0.0),
-        ("", 0.0, 0.0, 0.0),
     ],
 )
 def test_soft_format(completion, fixed, published, unsloth):
@@ -294,7 +193,6 @@ def test_soft_format(completion, fixed, published, unsloth):
         (f"{CAREFUL}\n", 0.5, 0.5),
         (CAREFUL, 0.5, 0.5 - 0.001 * len(CAREFUL) + 0.001),  # no final newline
         (f"{CAREFUL}\nDone.", 0.495, 0.49),  # charged twice
-        (f"<answer>\n{'x' * 400}", 0.125, 0.0),
         (f"\n<answer>\n{'x' * 400}", 0.125, 0.125 - 0.001 * 410),  # less than nothing
         (CAREFUL.replace("\n", ""), 0.5, 0.0),
         (CAREFUL * 2, 0.0, 0.0),
@@ -307,25 +205,23 @@ def test_xml_count(completion, fixed, published):
     assert xml_count("as_published")([completion]) == [pytest.approx(published)]
 
 
-def test_unsloth_pays_two_for_correctness_and_has_no_soft_one():
-    assert correctness("unsloth")([CAREFUL], answer=["17"]) == [2.0]
-    with pytest.raises(UnknownName, match="unknown form 'unsloth': known are fixed, as_publ"):
-        soft_correctness("unsloth")
-
-
 def test_the_source_and_unsloth_reach_the_same_maximum():
     row = {"answer": ["17"], "gold": ["17"]}
     assert sum(REWARDS[name]("as_published")([ONE_LINE], **row)[0] for name in SIX) == 4.0
     assert sum(REWARDS[name]("fixed")([ONE_LINE], **row)[0] for name in SIX) == 4.0
     unsloth = [name for name in SIX if name not in ("soft_correctness", "soft_format")]
     assert sum(REWARDS[name]("unsloth")([ONE_LINE], **row)[0] for name in unsloth) == 3.5
+    with pytest.raises(UnknownName, match="unknown form 'unsloth': known are fixed, as_publ"):
+        soft_correctness("unsloth")
 
 
-# Plain search against the patterns, on short texts
-
-
-@given(ANY_TEXT)
-def test_published_formats_agree_with_regular_expressions(text):
+@given(
+    ANY_TEXT
+    | st.tuples(st.text(max_size=9), st.sampled_from(["", "\n"]), st.lists(PIECES, max_size=3)).map(
+        lambda p: f"<reasoning>{p[0]}</reasoning>{p[1]}<answer>{p[0]}</answer>{''.join(p[2])}"
+    )
+)
+def test_published_formats_agree_with_their_regular_expressions(text):
     strict = r"^<reasoning>\n.*?\n</reasoning>\n<answer>\n.*?\n</answer>\n"
     soft = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
     expected = {
@@ -336,23 +232,8 @@ def test_published_formats_agree_with_regular_expressions(text):
     }
     for (factory, form), found in expected.items():
         assert factory(form)([text]) == [0.5 * (found is not None)]
-
-
-@given(st.sampled_from(["", " ", "\n"]), st.text(max_size=12), st.lists(PIECES, max_size=3))
-def test_published_formats_agree_near_the_form(between, content, rest):
-    text = f"<reasoning>{content}</reasoning>{between}<answer>{content}</answer>{''.join(rest)}"
-    soft = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
-    assert soft_format("unsloth")([text]) == [0.5 * bool(re.match(soft, text))]
-    assert soft_format("as_published")([text]) == [0.5 * bool(re.match(soft, text, re.DOTALL))]
-
-
-@given(ANY_TEXT)
-def test_fixed_strict_format_implies_the_soft_one(text):
-    assert (
-        strict_format()([text])
-        <= soft_format()([text])
-        == [0.5 * REWARDS["tag_format"]()([text])[0]]
-    )
+    tags = REWARDS["tag_format"]()([text])[0]
+    assert strict_format()([text]) <= soft_format()([text]) == [0.5 * tags]
 
 
 # All of them
@@ -387,49 +268,25 @@ def test_a_missing_column_is_named(reward):
         reward([CAREFUL], gold=["17"])
 
 
-@pytest.mark.parametrize("gold", [None, True, 17.0, b"17"])
-def test_a_gold_answer_that_is_no_text_is_never_met_as_published(gold):
-    for factory in (correctness, soft_correctness):
-        completions = [block(str(gold)), block("17"), block("1")]
-        assert factory("as_published")(completions, answer=[gold] * 3) == [0.0] * 3
-
-
 @pytest.mark.parametrize("name", SIX)
-@pytest.mark.parametrize("form", ["published", None, 1, ["fixed"]])
-def test_an_unknown_form_is_named(name, form):
+def test_an_unknown_form_is_named(name):
     with pytest.raises(UnknownName, match=r"unknown form .*: known are fixed, as_published"):
-        REWARDS[name](form)
-
-
-def test_as_many_rows_as_completions():
-    with pytest.raises(ValueError, match="shorter"):
-        correctness()(["17", "17"], answer=["17"])
+        REWARDS[name]("published")
 
 
 def test_rewards_carry_their_registered_names():
     assert [factory().__name__ for factory in REWARDS.values()] == list(REWARDS)
-
-
-def test_the_tags_of_this_case_are_the_default_of_tag_format():
-    assert REWARDS["tag_format"]()([CAREFUL]) == [1.0]
-    assert REWARDS["tag_format"](tags=["think", "answer"])([CAREFUL]) == [0.0]
-    assert TAGS == ("reasoning", "answer")
-
-
-def test_an_unknown_reward_lists_the_known():
     with pytest.raises(UnknownName, match="unknown reward 'accuracy': known are correctness, soft"):
         REWARDS["accuracy"]
 
 
-@pytest.mark.parametrize("piece", [*TAG, *LINES, "</reasoning><answer>", "17 ", " ", "\n", "é"])
+@pytest.mark.parametrize("piece", [*TAG, *LINES, "</reasoning><answer>", "17 ", "\n"])
 def test_long_texts_are_judged_in_linear_time(piece):
     # anything quadratic would take hours here, so passing is the proof
     text = piece * (500_000 // len(piece))
-    assert isinstance(grade(text, "17"), Grade)
-    for opened in (text, f"<reasoning>{text}", f"<reasoning>\n{text}"):
+    for opened in (text, f"<reasoning>\n{text}"):
         for name in SIX:
             for form in FORMS[:2]:
-                (paid,) = REWARDS[name](form)([opened], answer=["17"])
-                assert paid <= 1.0
+                assert REWARDS[name](form)([opened], answer=["17"])[0] <= 1.0
         assert soft_format("unsloth")([opened])[0] in (0.0, 0.5)
     assert extract_number(f"{text}<answer>17</answer>") == 17

@@ -16,7 +16,7 @@ import numpy as np
 
 from casebook.case import PROFILES, SPLITS, check_name, check_skills, left, shares_of
 from casebook.cases.gsm8k import templates
-from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, WHOLE_TAGS, grade
+from casebook.cases.gsm8k.rewards import TAGS, VARIANTS, grade
 from casebook.cases.gsm8k.templates import Problem
 from casebook.rewards import completion_text, tag_blocks
 
@@ -399,22 +399,6 @@ def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
     """
     check_name("variant", variant or "reason", VARIANTS)
     return f" {row['answer']}" if variant == "answer" else worked(row)
-
-
-def in_form(text: str) -> str | None:
-    """A text that states an answer, in the asked form with that answer, right or wrong.
-
-    The text is the reasoning as it is. `None` where it states no answer, or has a tag already.
-
-    >>> in_form("2 and 3 make 6 pens. The answer is 6.").splitlines()[-2:]
-    ['6', '</answer>']
-    >>> in_form("It depends.") is None
-    True
-    """
-    answer = grade(text, None).answer
-    if answer is None or any(tag in text for tag in WHOLE_TAGS):
-        return None
-    return _formed(text.strip(), answer)
 
 
 def style(completion: Any, row: Mapping[str, Any]) -> str:

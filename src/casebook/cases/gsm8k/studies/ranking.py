@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from casebook import problem_sets
-from casebook.cases.gsm8k import data, reading, rewards
+from casebook.cases.gsm8k import data, rewards
 
 PARTS = ("correctness", "soft_correctness", "integer", "strict_format", "soft_format", "xml_count")
 SAME = 1e-6  # payments that differ by no more are the same
@@ -289,11 +289,11 @@ def readings(solutions: Sequence[str]) -> dict[str, int]:
     found = dict.fromkeys(("solutions", "right", "cut", "cut, last", "cut, first"), 0)
     for solution in solutions:
         body, _, gold = solution.rpartition("####")
-        right = reading.extract_number(gold)
-        seen = [reading.extract_number(digits) for digits in number.findall(body)] or [None]
+        right = rewards.extract_number(gold)
+        seen = [rewards.extract_number(digits) for digits in number.findall(body)] or [None]
         found["solutions"] += 1
-        found["right"] += reading.extract_number(solution) == right
-        found["cut"] += reading.extract_number(body) == right
+        found["right"] += rewards.extract_number(solution) == right
+        found["cut"] += rewards.extract_number(body) == right
         found["cut, last"] += seen[-1] == right
         found["cut, first"] += seen[0] == right
     return found
