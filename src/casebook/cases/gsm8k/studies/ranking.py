@@ -282,20 +282,18 @@ def readings(solutions: Sequence[str]) -> dict[str, int]:
     """How many worked solutions are read right: whole, and without the line that gives it away.
 
     Returns:
-        `solutions`; `right`; and of the same texts cut before `####`: `cut`, and `cut, last` and
-        `cut, first` by a reader that takes the last or the first digits with commas and decimals.
+        `solutions`; `right`; and of the same texts cut before `####`: `last`, what
+        `extract_number` takes there, and `first`, by a reader that takes the first number.
     """
-    number = re.compile(r"\d[\d,]*(?:\.\d+)?")
-    found = dict.fromkeys(("solutions", "right", "cut", "cut, last", "cut, first"), 0)
+    found = dict.fromkeys(("solutions", "right", "last", "first"), 0)
     for solution in solutions:
         body, _, gold = solution.rpartition("####")
         right = rewards.extract_number(gold)
-        seen = [rewards.extract_number(digits) for digits in number.findall(body)] or [None]
+        first = re.search(r"\d[\d,]*(?:\.\d+)?", body)
         found["solutions"] += 1
         found["right"] += rewards.extract_number(solution) == right
-        found["cut"] += rewards.extract_number(body) == right
-        found["cut, last"] += seen[-1] == right
-        found["cut, first"] += seen[0] == right
+        found["last"] += rewards.extract_number(body) == right
+        found["first"] += first is not None and rewards.extract_number(first[0]) == right
     return found
 
 
