@@ -11,17 +11,10 @@ from casebook import load_case, problem_sets
 from casebook.case import PROFILES, CasebookError, UnknownName
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
-from casebook.cases.math.verify import prepare
 from casebook.nano import PIECES, build_tokenizer
 
 CASE = load_case("math")
 EXAMPLES = "Question: What is $1+1$?\nAnswer:It is $\\boxed{2}$.\n\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ready():
-    """The verifier's worker has started: its start is not part of any check."""
-    prepare()
 
 
 def pieces(text):
@@ -272,7 +265,6 @@ GRADES = {
     "calculation in the box": (False, True),
     "two boxes": (False, True),
     "careless": (False, False),
-    "rambling": (False, False),
 }
 
 

@@ -26,23 +26,8 @@ THOUGHT = "<think>\n3x=15\nx=5\n</think>\n"
 CAREFUL = THOUGHT + r"\boxed{5}"
 PIECES = st.sampled_from(
     [
-        *("<think>", "</think>", r"\boxed{", r"\boxed", r"\fbox{", "}", "{", r"\frac{1}{2}"),
-        *(
-            "\n",
-            " ",
-            "$",
-            ".",
-            r"\)",
-            "=",
-            ",",
-            "5",
-            "3+4",
-            "0.5",
-            "x",
-            "the answer is ",
-            "\\",
-            "\0",
-        ),
+        *("<think>", "</think>", r"\boxed{", r"\boxed", r"\fbox{", r"\frac{1}{2}", r"\)", "3+4"),
+        *("\n", " ", "$", ".", "=", ",", "5", "x", "0.5", "the answer is ", "{", "}", "\\", "\0"),
     ]
 )
 ANY_TEXT = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40)
@@ -59,17 +44,12 @@ HOSTILE = [
     r"\boxed{" + "{" * 1_000_000,
     "\\boxed{\n}" * 100_000,
     "\\" * 1_000_000,
-    r"\boxed{" + "a" * 1_000_000 + "}",
-    r"\boxed{ab" + " " * 1_000_000 + "}",
     r"\boxed{" + r"\text{a" * 150_000 + "}",
     r"\boxed{" + "a, " * 300_000 + "}",
     r"\boxed{5}" + "." * 1_000_000 + "x",
     r"\boxed" + " " * 1_000_000,
-    "<think>" * 150_000,
     "$x" * 500_000,
-    "9" * 1_000_000,
     r"\boxed{9^{9^{9^{9^9}}}}",
-    r"\boxed{" + "(" * 900 + "}",
     r"\boxed{__import__('os').abort()}",
 ]
 
@@ -85,21 +65,16 @@ def box(content):
     "completion",
     [
         CAREFUL,
-        r"\boxed{5}",
         "Then $x = 5$ or so.\n\n\\[\\boxed{5}\\]",
         r"so \( \boxed{5} \).",
         r"So it is $\boxed{\frac{1}{2}}$.",
         r"$$\boxed{\left\{1,2\right\}}$$",
-        r"$\boxed{\{1\}}$",
         r"\boxed {5}",
         r"\fbox{5}",
-        r"\boxed{x=5}",
         r"\boxed{y = 2x + 3}",
         r"\boxed{\theta = 30^\circ}",
-        r"\boxed{x=5, y=3}",
         r"\boxed{x=5\text{ or }x=-5}",
         r"\boxed{3, 5, 7}",
-        r"\boxed{5 \text{ cm}}",
         r"\boxed{5 cm}",
         r"\boxed{\text{Carla and Bob}}",
         r"\boxed{\begin{pmatrix} 1 \\ 2 \end{pmatrix}}",
@@ -113,32 +88,12 @@ def test_one_answer_in_one_box_at_the_end_is_well_formed(completion):
 @pytest.mark.parametrize(
     "completion",
     [
-        "",
-        "5",
-        r"\boxed{}",
-        r"\boxed{ }",
-        r"\boxed5",
-        r"\boxed{5",
-        r"\boxed{\frac{1}{2}",
-        r"\boxed{5} and that is all",
-        r"\boxed{5} cm",
-        r"\boxed{5} or \boxed{6}",
-        r"\boxed{5}\fbox{5}",
-        r"\boxed{\boxed{5}}",
-        r"\boxed{3+4=7}",
-        r"\boxed{\frac{1}{4}+\frac{1}{2}=\frac{3}{4}}",
-        r"\boxed{x=2+3=5}",
-        r"\boxed{\sqrt{4}=2}",
-        r"\boxed{=5}",
-        r"\boxed{x=}",
-        r"\boxed{the answer is 5}",
-        "\\boxed{5\n6}",
-        r"\boxed{<think>5}",
-        r"\boxed{not 5}",
-        r"\boxed{5 \text{ million}}",
-        r"\boxed{\text{(A) (B)}}",
-        r"<think>5+5 \boxed{10}",
-        box("5" * (LONGEST + 1)),
+        *("", "5", r"\boxed{}", r"\boxed{ }", r"\boxed5", r"\boxed{5", r"\boxed{\frac{1}{2}"),
+        *(r"\boxed{5} and that is all", r"\boxed{5} cm", r"\boxed{5} or \boxed{6}"),
+        *(r"\boxed{5}\fbox{5}", r"\boxed{\boxed{5}}", r"\boxed{3+4=7}", r"\boxed{x=2+3=5}"),
+        *(r"\boxed{\frac{1}{4}+\frac{1}{2}=\frac{3}{4}}", r"\boxed{\sqrt{4}=2}", r"\boxed{x=}"),
+        *(r"\boxed{the answer is 5}", "\\boxed{5\n6}", r"\boxed{<think>5}", r"\boxed{not 5}"),
+        *(r"\boxed{5 \text{ million}}", rf"\boxed{{{'5' * (LONGEST + 1)}}}"),
     ],
 )
 def test_anything_else_is_not(completion):
@@ -195,24 +150,8 @@ def test_a_grade_of_a_careful_completion():
     assert grade([{"role": "assistant", "content": CAREFUL}], "5").strict
 
 
-@pytest.mark.parametrize(
-    ("completion", "gold", "correct"),
-    [
-        (r"\boxed{0.75}", r"\frac{3}{4}", True),
-        (r"\boxed{3/4}", r"\frac{3}{4}", True),
-        (r"\boxed{5} said I", "5", True),
-        (r"\boxed{6} no, \boxed{5}", "5", True),
-        ("The answer is $5$.", "5", True),
-        (r"\boxed{5} no, \boxed{6}", "5", False),
-        (r"\boxed{6} \boxed{5}", "5", False),
-        (r"<think>\boxed{5}", "5", False),
-        (r"\boxed{6}", "5", False),
-        ("I give up", "5", False),
-        ("", "", False),
-    ],
-)
-def test_correct_is_about_the_answer_alone(completion, gold, correct):
-    assert grade(completion, gold).correct is correct
+def test_a_calculation_in_the_box_is_right_and_not_well_formed():
+    assert grade(r"\boxed{3+4=7}", "7") == Grade(False, "3+4=7", True)
 
 
 @pytest.mark.parametrize("answer", [None, 5, 5.0, b"5", ["5"], {}])
@@ -271,12 +210,6 @@ def test_exact_match_is_letter_for_letter(content, gold, paid):
     assert exact_match()([f"so ${box(content)}$, I think"], answer=[gold]) == [paid]
 
 
-@pytest.mark.parametrize("text", ["", "5", r"\boxed{5", r"\boxed{\frac{1}{2}"])
-def test_exact_match_wants_a_closed_box(text):
-    assert exact_match()([text], answer=["5"]) == [0.0]
-    assert exact_match()([text], answer=[""]) == [0.0]
-
-
 def test_exact_match_takes_the_last_box_and_the_documentation_the_first():
     text = r"\boxed{5}, no, \boxed{6}"
     assert exact_match()([text] * 2, answer=["5", "6"]) == [0.0, 1.0]
@@ -289,11 +222,6 @@ def test_the_documented_box_is_what_its_expression_finds(text, gold):
     found = re.search(r"\\boxed\{(.*?)\}", text)
     paid = exact_match("documentation")([text], answer=[gold])
     assert paid == [float(found is not None and found[1].strip() == gold)]
-
-
-def test_the_documented_box_cannot_pay_an_answer_with_a_brace():
-    gold = r"\frac{1}{2}"
-    assert exact_match("documentation")([box(gold)], answer=[gold]) == [0.0]
 
 
 # Equivalence and its readings
@@ -318,24 +246,11 @@ def test_each_reading_pays_what_the_grade_says(completion, gold):
     assert paid["strict"] <= paid["box"] <= paid["any"]
 
 
-@pytest.mark.parametrize(
-    "hedge", [r"\boxed{6} or \boxed{5}", r"\boxed{6} \boxed{5}", r"not \boxed{5}"]
-)
-def test_no_reading_pays_a_hedge(hedge):
-    assert [equivalence(reading)([hedge], answer=["5"]) for reading in READINGS] == [[0.0]] * 3
-
-
 @settings(max_examples=100, deadline=None)
 @given(ANY_TEXT, st.sampled_from(["5", r"\frac{1}{2}", "x"]))
 def test_what_is_exact_is_equivalent(text, gold):
     if boxed_format()([text]) == [1.0]:
         assert exact_match()([text], answer=[gold]) <= equivalence()([text], answer=[gold])
-
-
-@pytest.mark.parametrize("name", ["exact_match", "equivalence", "gated"])
-def test_completions_and_answers_have_to_be_as_many(name):
-    with pytest.raises(ValueError, match="zip"):
-        REWARDS[name]()([CAREFUL], answer=["5", "5"])
 
 
 # Thoughts and gates
@@ -388,11 +303,6 @@ def test_overlong_falls_over_the_buffer(tokens, paid):
     assert got == pytest.approx([paid])
 
 
-def test_overlong_scales_with_its_penalty():
-    got = overlong(100, 100, -10)([""] * 2, completion_ids=[[7] * 50, [7] * 100])
-    assert got == [-5.0, -10.0]
-
-
 def test_overlong_asks_for_the_ids():
     with pytest.raises(CasebookError, match="overlong needs the trainer's 'completion_ids'"):
         overlong(100, 10)(["a"])
@@ -405,10 +315,7 @@ def test_overlong_asks_for_the_ids():
         ((10, 0), "buffer must be a whole number"),
         ((10, 11), "buffer at most max_length"),
         ((10.0, 5), "max_length must be a whole number"),
-        ((True, 1), "max_length must be a whole number"),
         ((10, 5, 1.0), "penalty must be a number, zero or negative"),
-        ((10, 5, float("nan")), "penalty must be a number, zero or negative"),
-        ((10, 5, True), "penalty must be a number, zero or negative"),
         ((10, 5, "-1"), "penalty must be a number, zero or negative"),
     ],
 )

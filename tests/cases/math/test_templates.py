@@ -6,17 +6,11 @@ from fractions import Fraction
 import pytest
 
 from casebook.cases.math import templates
-from casebook.cases.math.verify import equivalent, prepare
+from casebook.cases.math.verify import equivalent
 from casebook.nano import PIECES
 
 ALL = templates.problems()
 FAMILIES = sorted({problem.family for problem in ALL})
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ready():
-    """The verifier's worker has started: its start is not part of any check."""
-    prepare()
 
 
 def of_family(family, most=25):

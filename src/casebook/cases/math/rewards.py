@@ -8,14 +8,12 @@ the prompt asks for?
                           full stop; what stands before the box is free
     answer:               ANSWER alone, perhaps between dollars, perhaps with a full stop
 
-ANSWER is one answer: there is something, on one line, without tags or another box. A calculation
-is none (`3+4=7`, `x=2+3=5`), nor is a hedge (`not 5`, `5 \text{ million}`), a sentence or a text of
-more than 1,000 characters; `x=5`, `y = 2x + 3`, `3, 5, 7` and `5 \text{ cm}` are.
+ANSWER is one answer on one line: `x=5`, `3, 5, 7` and `5 \text{ cm}` are, a calculation (`3+4=7`)
+and a hedge (`5 \text{ million}`) are not.
 
-*Correct*: does the answer read from the completion mean the same as the reference's, whatever
-the form? `answer_of` of `reading` reads and `same_answer` of `verify` compares, by the rules and
-examples of `answers.yaml`. A completion cut off before its box is closed has no box, and one cut
-off while it is thinking has no answer.
+*Correct*: does what the last box holds mean the same as the reference, whatever the form? Without
+a box it is what math-verify extracts that counts. `verify` compares, by the rules and examples of
+`answers.yaml`.
 
 The `<think>` block is a third thing, which neither asks for: `think_format` pays it, and `gated`
 pays an answer only where it stands. To add the two up instead, name `equivalence` and
@@ -28,9 +26,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
-from casebook.cases.math.hedges import is_answer
-from casebook.cases.math.reading import answer_of, boxed_answer, last_boxed
-from casebook.cases.math.verify import same_answer
+from casebook.cases.math.verify import (
+    LONGEST,
+    answer_of,
+    is_answer,
+    last_boxed,
+    levelled,
+    same_answer,
+)
 from casebook.rewards import Reward, completion_text, random_reward, repetition_penalty
 
 # How the prompt shows the problem. `cut` is `shots3` or `reason` cut on the left, and asks for
@@ -39,27 +42,16 @@ VARIANTS = ("reason", "answer", "cut", "shots3", "chat-math500")
 READINGS = ("box", "any", "strict")
 BOXES = ("last", "documentation")
 FORMS = ("think_format", "boxed_format")
-_TAGS = ("<think>", "</think>")
 
-LONGEST = 1000  # characters of one answer; the longest of MATH-500's references has 53
-
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
-_CLOSING = re.compile(r"(?:\s|\\[)\]]|[$.])*")  # what may follow the box
-_COMMAND = re.compile(r"\\[A-Za-z]+\s*\{[^{}]*\}|\\[A-Za-z]+")  # with its group, if that is plain
-_SENTENCE = re.compile(r"[A-Za-z]{2,}[ ,]+[A-Za-z]{2,}")
-_LISTED = re.compile(r",|\\text\s*\{\s*(?:and|or)\s*\}")
-# LaTeX that a calculation may be written in; any other letter is a name for something.
-_ARITHMETIC = re.compile(
-    r"\\(?:[cdt]?frac|sqrt|times|cdot|div|pm|mp|left|right|circ|pi|[dt]?binom|log|ln|sin|cos|tan"
-    r"|gcd|max|min)(?![A-Za-z])"
-)
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*\{?")
+_CLOSING = re.compile(r"\}(?:\s|\\[)\]]|[$.])*")  # the box's own brace, and what may follow it
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     r"""The grade of one completion; `answer` is the reference answer, LaTeX without a box.
 
     Takes any completion and any answer and never raises for them. Reading is linear in the
-    completion's length; one comparison takes at most `verify.TIMEOUT` seconds.
+    completion's length, and a comparison takes `verify.TIMEOUT` seconds at most.
 
     Args:
         completion: a string or a list of messages; anything else is an empty completion.
@@ -76,7 +68,8 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
-    found = _answer(text, variant)
+    bare = _bare(text) if variant == "answer" and last_boxed(text) is None else ""
+    found = bare if _one_answer(bare) else answer_of(text)
     correct = found is not None and isinstance(answer, str) and same_answer(found, answer)
     return Grade(_well_formed(text, variant), found, correct)
 
@@ -263,23 +256,14 @@ REWARDS = RewardFactories(
 
 
 def _right(text: str, gold: Any, reading: str, variant: str | None) -> bool:
-    found = boxed_answer(text) if reading == "box" else _answer(text, variant)
-    if found is None or not isinstance(gold, str):
+    if reading == "box" and last_boxed(text) is None:
         return False
-    return (reading != "strict" or _well_formed(text, variant)) and same_answer(found, gold)
-
-
-def _answer(text: str, variant: str | None) -> str | None:
-    found = answer_of(text)
-    bare = "" if found or variant != "answer" or _BOX.search(text) else _bare(text)
-    return bare if _one_answer(bare) and is_answer(bare) else found
+    got = grade(text, gold, variant)
+    return got.strict if reading == "strict" else got.correct
 
 
 def _well_formed(text: str, variant: str | None) -> bool:
-    if variant != "answer":
-        return _boxes_one(text)
-    bare = _bare(text)
-    return not _BOX.search(bare) and _one_answer(bare) and is_answer(bare)
+    return _one_answer(_bare(text)) if variant == "answer" else _boxes_one(text)
 
 
 def _bare(text: str) -> str:
@@ -290,52 +274,30 @@ def _bare(text: str) -> str:
 
 def _boxes_one(text: str) -> bool:
     r"""There is one box, it is closed, holds one answer, and ends the text."""
-    found = list(_BOX.finditer(text))
-    if len(found) != 1:
+    box, begins = last_boxed(text), list(_BOX.finditer(text))
+    if box is None or len(begins) != 1 or not _one_answer(box):
         return False
-    start = found[0].end()
-    end = _closing_brace(text, start)
-    return (
-        end is not None
-        and _CLOSING.fullmatch(text, end + 1) is not None
-        and _one_answer(text[start + 1 : end])
-        and answer_of(text) is not None
-    )
-
-
-def _closing_brace(text: str, start: int) -> int | None:
-    """Where the group that opens at `start` closes; escaped braces do not count."""
-    if not text.startswith("{", start):
-        return None
-    depth = 0
-    for brace in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0:
-            return brace.start()
-    return None
+    return bool(_CLOSING.fullmatch(text, text.find(box, begins[0].end()) + len(box)))
 
 
 def _one_answer(piece: str) -> bool:
-    """One answer: no calculation, no sentence, no second line, no tags, and not too long."""
-    piece = piece.strip()
-    if not 0 < len(piece) <= LONGEST or any(mark in piece for mark in ("\n", *_TAGS)):
+    """One answer on one line: no box, no calculation, no tags, and not too long."""
+    if not 0 < len(piece) <= LONGEST or re.search(r"\n|</?think>|\\f?box", piece):
         return False
-    if _SENTENCE.search(_COMMAND.sub(r" \\ ", piece)):  # words in \text{...} may stand in a row
-        return False
-    return not any(map(_calculates, _LISTED.split(piece)))
+    return is_answer(piece) and not any(
+        _calculates(part) for part in re.split(r",|\b(?:and|or)\b", levelled(piece))
+    )
 
 
 def _calculates(part: str) -> bool:
     """`3+4=7` and `x=2+3=5` do; `x=5` says what the answer is the value of."""
     left, *right = part.split("=")
-    if not right:
-        return False
-    names_something = re.search("[A-Za-z]", _ARITHMETIC.sub("", left))
-    return len(right) > 1 or not right[0].strip() or not names_something
+    named = re.search("[A-Za-z]", re.sub(r"\\(?:frac|sqrt|times|cdot|pi|binom)", "", left))
+    return len(right) > 1 or (len(right) == 1 and not named)
 
 
 def _thinks(text: str) -> bool:
-    opening, closing = _TAGS
+    opening, closing = "<think>", "</think>"
     if text.count(opening) != 1 or text.count(closing) != 1:
         return False
     before, _, rest = text.partition(opening)

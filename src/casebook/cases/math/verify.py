@@ -2,275 +2,287 @@ r"""Whether two answers to a mathematics problem are the same answer.
 
 A label like `\frac{1}{2}` can be met by `0.5`, by `x = 1/2` and by `\boxed{\tfrac12}`. A reward
 that compares strings pays one of them; which one, the policy finds out at the price of its
-reasoning.
-`equivalent` compares what is meant:
+reasoning. `equivalent` compares what is meant, in three steps:
 
-1. **The answer is found.** What the last balanced `\boxed{}` holds; without one, what follows "the
-   answer is", the last formula, or the text itself. Thoughts are no answer (`reading`), and
-   neither is a hedge such as `not 5` or `5 million` (`hedges`).
-2. **Notation is levelled**: `\dfrac`, `\left`, `{,}`, `−`, `\text{ cm}` and the like (`notation`).
-3. **The answer is taken apart** into lists, sets, tuples and intervals, unions, matrices and what
-   an equation says of a name, down to single values, and compared part by part (`comparing`).
-4. **Single values** are compared exactly where both are numbers, as words where both are words,
-   and by math-verify in a worker process otherwise (`worker.ask`).
+1. One span is graded: what the last closed `\boxed{}` holds. Nothing around it is read.
+2. The span counts whole. A word in it that is no unit makes it no answer, so that no hedge such as
+   `5 or 6` or `5 million` is paid for 5.
+3. Notation is levelled and a unit is left out. What is left is equal if it is the same text or the
+   same number, or if math-verify says so, in a process that can be killed (`worker`).
 
-Steps 1 to 3 are ours because that is where a computer algebra system has no opinion: whether order
-matters, whether `50\%` is `0.5`, whether a unit may be left out. What was decided stands in
-`answers.yaml`, with examples on both sides; `POLICIES` are its rules.
-
-A check never raises, never evaluates text as code, and thinks for at most `TIMEOUT` seconds of
-processor time, from any thread. What cannot be decided in that time is not equivalent.
+`answers.yaml` shows what this decides; `POLICIES` are its rules.
 """
 
 import re
-import time
-from collections.abc import Mapping
+import unicodedata
+from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
 
-from casebook.case import CasebookError
 from casebook.cases.math import worker
-from casebook.cases.math.comparing import Ask, same_parts, same_value, taken_apart, without_unit
-from casebook.cases.math.hedges import is_answer
-from casebook.cases.math.notation import (
-    BRACE,
-    CLOSE,
-    LONGEST,
-    OPEN,
-    ROW,
-    is_name,
-    level,
-    number_of,
-    rounds_to,
-    split_at,
-)
-from casebook.cases.math.reading import OPENS_WITH_NOT, answer_of, last_boxed, stated_answer
 
-__all__ = ["POLICIES", "answer_of", "equivalent", "last_boxed", "prepare", "same_answer"]
-
-TIMEOUT = 4.5  # seconds of processor time that a check may take in all
-PATIENCE = 60.0  # seconds that a check may wait, for workers to start, to be free, to get on
-_REMEMBERED = 50_000  # verdicts; a training asks about the same few answers again and again
+TIMEOUT = 4 * worker.CPU_SECONDS  # for a check, which asks math-verify four times at most
+LONGEST = 1_000  # characters of an answer that is compared by more than its letters
+TAIL = 4_000  # characters at the end of a text in which an answer without a box is looked for
 ANSWERS = Path(__file__).with_name("answers.yaml")
-POLICIES: Mapping[str, str] = yaml.safe_load(ANSWERS.read_text("utf-8"))["rules"]
+POLICIES: dict[str, str] = yaml.safe_load(ANSWERS.read_text("utf-8"))["rules"]
+
+_BRACE = re.compile(
+    r"(?P<box>\\(?:f?boxed|fbox)(?![A-Za-z])\s*(?:\{|(?P<bare>[^\s{}\\$.,;]+)))|\\.|[{}]", re.DOTALL
+)
 
 
-# The check
+def last_boxed(text: str) -> str | None:
+    r"""The content of the last closed `\boxed{}`; None when there is none.
 
-_remembered: dict[tuple[str, str], bool] = {}
+    `\fbox{}` counts as well, and so does `\boxed 5`. Escaped braces, `\{`, do not count for the
+    balance, and a box that is never closed is not a box. Linear in the length.
+
+    >>> last_boxed(r"not \boxed{3} but \boxed{\frac{1}{2}}.")
+    '\\frac{1}{2}'
+    >>> last_boxed(r"cut off: \boxed{\frac{1}{2") is None
+    True
+    """
+    if not isinstance(text, str) or "box" not in text:
+        return None
+    opened: list[int | None] = []  # for each open brace: where its content begins, if a box's
+    found = None
+    for mark in _BRACE.finditer(text):
+        if mark["bare"]:
+            found = mark.span("bare")
+        elif mark["box"] or mark[0] == "{":
+            opened.append(mark.end() if mark["box"] else None)
+        elif mark[0] == "}" and opened:
+            start = opened.pop()
+            found = found if start is None else (start, mark.start())
+    return text[slice(*found)].strip() if found else None
 
 
-class _OutOfTime(Exception):
-    pass
+def answer_of(text: str) -> str | None:
+    r"""What a completion gives as its answer: its last box; without one, what math-verify extracts.
+
+    None where there is neither, and where the box holds no answer.
+
+    >>> answer_of(r"First \boxed{2}, no, \boxed{7}.")
+    '7'
+    """
+    box = last_boxed(text)
+    found = worker.extracted(text[-TAIL:]) if box is None else box
+    return found if found and is_answer(found) else None
 
 
 def equivalent(prediction: str, gold: str) -> bool:
     r"""Whether two answers are the same answer, by `POLICIES`.
 
+    Takes at most `TIMEOUT` seconds of processor time, from any thread, and never runs text as code.
+
     Args:
         prediction, gold: each a bare answer, a formula between dollars, or a whole completion.
+            The order matters: a reference is taken at its word.
 
     Returns:
-        False for anything that is not a string, for no answer, and for what cannot be decided
-        within `TIMEOUT` seconds of processor time. The order of the arguments matters: a
-        reference is taken at its word, and a prediction's words are looked at.
+        False for anything that is not a string, for no answer, and for what was not decided.
 
     Raises:
         CasebookError: math-verify is needed and not installed. No text makes it raise.
 
     >>> equivalent(r"It is \boxed{x = 0.5}.", r"\frac{1}{2}")
     True
-    >>> equivalent("(2, 1)", "(1, 2)")
-    False
     """
     if not isinstance(prediction, str) or not isinstance(gold, str):
         return False
-    given = "" if OPENS_WITH_NOT.match(prediction) else stated_answer(prediction)
-    return is_answer(given) and same_answer(given, gold)
+    stated = []
+    for text in (prediction, gold):
+        found = last_boxed(text)
+        if found is None and not is_answer(found := text.strip()):
+            found = worker.extracted(text[-TAIL:]) or found
+        stated.append(found)
+    return same_answer(*stated)
 
 
+@lru_cache(maxsize=50_000)  # a training asks about the same few answers again and again
 def same_answer(answer: str, gold: str) -> bool:
-    """`equivalent` for an answer that `answer_of` has found."""
-    meant = stated_answer(gold)
-    if not meant.strip() or not answer.strip():
+    """`equivalent` for two answers that were found."""
+    if answer == gold or max(len(answer), len(gold)) > LONGEST:
+        return answer == gold != ""
+    (given, mark), (meant, other) = _without_unit(levelled(answer)), _without_unit(levelled(gold))
+    if not given or not meant or (mark and other and mark != other):
         return False
-    if answer == meant:
+    if _squeezed(given) == _squeezed(meant):
         return True
-    if max(len(answer), len(meant)) > LONGEST:
+    if not is_answer(answer):
         return False
-    key = meant, answer
-    verdict = _remembered.get(key)
-    if verdict is None:
-        try:
-            verdict = _decide(meant, answer)
-        except _OutOfTime:
-            return False  # not remembered: another time the machine may be less busy
-        except (RecursionError, ArithmeticError, ValueError):
-            verdict = False  # thousands of signs or brackets
-        except worker.Unavailable as error:
-            raise CasebookError(f"answers cannot be compared: {error}") from error
-        if len(_remembered) >= _REMEMBERED:
-            _remembered.clear()
-        _remembered[key] = verdict
-    return verdict
+    # Each member of a calculation has to equal the reference: 2x = 10 is no answer for 10.
+    listed = "=" in meant or re.search(r"=.*(?:,|\bor\b|\band\b).*=", given)
+    members = [given] if listed else _members(given)
+    verdicts = {member: _same_value(member, meant) for member in members}
+    if False not in verdicts.values():
+        asked = [member for member, verdict in verdicts.items() if verdict is None]
+        if not asked or worker.equal(meant, asked):
+            return True
+    signs = [r"\%" * (side == "%") for side in (other, mark)]
+    return signs[0] != signs[1] and worker.equal(meant + signs[0], [given + signs[1]])
 
 
-def prepare(seconds: float = 60.0) -> bool:
-    """Start a worker now and wait until it answers, `seconds` at most; whether it does.
-
-    The first check that needs a worker waits for its start, a second on an idle machine. Where
-    the machine is busy and a verdict must not depend on that, as before a training, call this.
-    """
-    try:
-        return worker.ask("1", "1", time.monotonic() + seconds) is not None
-    except worker.Unavailable as error:
-        raise CasebookError(f"answers cannot be compared: {error}") from error
-
-
-def _decide(gold: str, given: str) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    budget = worker.Budget(TIMEOUT)
-    worker.start()  # it may be needed, if not now then soon
-
-    def ask(one: str, other: str, within: str = "") -> bool:
-        if _hopeless(one) or _hopeless(other) or _foreign_words(one, other):
-            return False
-        one, other = _cased(_for_math_verify(one), _for_math_verify(other))
-        answer = worker.ask(one, other, deadline, within, budget)
-        if answer is None:
-            raise _OutOfTime
-        return answer == worker.EQUAL
-
-    meant, said = level(gold), level(given)
-    if not meant or not said:
+def _same_value(one: str, gold: str) -> bool | None:
+    """Whether two values are the same; None where only math-verify can say."""
+    words, numbers = (_words(one), _words(gold)), (_number(one), _number(gold))
+    if _squeezed(one) == _squeezed(gold) or (words[0] and words[0] == words[1]):
+        return True
+    # math-verify reads words as products, R as r, {1, 2} as (1, 2), and nothing behind some signs.
+    if any(len(word) > 3 for word in words) or one.lower() == gold.lower():
         return False
-    if same_value(meant, said, lambda *_: False):
-        return True
-    forms = _halves(said)
-    if len(forms) > 1 and not _approximates(*forms, ask):
-        forms = forms[1:]  # as of a chain
-    return any(
-        same_parts(taken_apart(one), taken_apart(other), ask)
-        for one in _halves(meant)
-        for other in forms
-    )
+    if {one[:1], gold[:1]} == {"(", "\\"} and r"\{" in (one[:2], gold[:2]):
+        return False
+    if not one or any(sign in one and sign not in gold for sign in _PARTLY_READ):
+        return False
+    if None in numbers or ("." in one) != ("." in gold):
+        return None
+    return numbers[0] == numbers[1]
 
 
-def _halves(text: str) -> list[str]:
-    r"""2\sqrt{3} \approx 3.46 says two things, each of which may be the answer."""
-    halves = [half for half in split_at(text, r"\approx") if half and not is_name(half)]
-    return halves[:2] if r"\approx" in text and halves else [text]
+# What an answer is
+
+_PARTLY_READ = (r"\approx", r"\mod", r"\pmod", r"\equiv", r"\ldots", r"\ne", "'")
+_HEDGE = re.compile(r"\?|\\(?:not|neg|(?:[Ll]ong)?[Rr]ightarrow|to|implies|iff)(?![A-Za-z])")
+# What a bare word behind a number may be; an s behind it is left out
+_UNITS = """mm millimeter cm centimeter m meter km kilometer in inch inche ft foot feet yd yard mi
+mile mg g gram kg kilogram lb pound oz ounce s sec second min minute h hr hour day week month yr
+year ml mL l L liter dollar cent euro rupee ° ¢ $ € £ ₹ degree deg radian rad mph kmh % percent pct
+percentage unit square sq cubic squared cubed per of old people student boy girl way point side
+solution digit page book coin ball apple a.m p.m am pm""".split()  # noqa: SIM905
+# What a word in \text{} behind a number may not be: it would change or doubt the number
+_CHANGING = """not no never nor neither or and but if unless is are was be maybe perhaps possibly
+probably likely unlikely wrong incorrect false impossible more less fewer greater least most over
+under above below than plus minus half halves third thirds quarter quarters fourths fifths dozen
+dozens gross hundred hundreds thousand thousands million millions billion billions trillion
+trillions factorial doubled tripled otherwise either except mod base almost""".split()  # noqa: SIM905
 
 
-def _approximates(one: str, other: str, ask: Ask) -> bool:
-    r"""Whether both sides of \approx are seen to be about the same."""
-    sides = [without_unit(half.split("=")[-1].strip())[0] for half in (one, other)]
-    numbers = [number_of(side) for side in sides]
-    if all(numbers):
-        return rounds_to(*numbers)
-    rounded = numbers[0] or numbers[1]
-    return bool(rounded) and ask(*sides, f"1e-{rounded[1]}" if rounded[1] else "0.5")
+def is_answer(text: str) -> bool:
+    """Whether a span is one answer: a formula with nothing but units beside it, or words alone."""
+    if len(text) > LONGEST:
+        return "\n" not in text
+    value = _without_unit(levelled(text))[0]
+    if not _members(value)[-1] or _HEDGE.search(value) or re.match(r"<|>|\\[lgn]eq?", value):
+        return False
+    plain = re.sub(r"\\(?:begin|end) ?\{\w+\}|\\[A-Za-z]+", " ", value)
+    words = set(re.findall(r"[A-Za-z]{3,}", plain.lower())) - {
+        "and",
+        "mod",
+        "sqrt",
+    }  # abc is a product
+    return bool(_words(value)) or all(len(word) == 3 and word not in _CHANGING for word in words)
 
 
-_RUN_OF_LETTERS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
-_ENVIRONMENT = re.compile(r"\\(?:begin|end) ?\{\w+\}(?:\{[lcr|]+\})?")
-
-
-def _foreign_words(gold: str, given: str) -> bool:
-    """Whether an answer has words that the reference has not; math-verify would overlook them."""
-    known = _ENVIRONMENT.sub("", gold).lower()
-    letters = set(re.sub(r"\\[A-Za-z]+", "", known))
-    marked = re.findall(rf"{OPEN}([^{CLOSE}]*)", given)
-    if any(word.strip().lower() not in known for word in marked):
-        return True
-    signs = (r"\ldots", r"\ne ", r"\equiv", "mod", "'")
-    if any(sign in given and sign not in gold for sign in signs):
-        return True
-    runs = _RUN_OF_LETTERS.findall(_FUNCTION.sub("", _ENVIRONMENT.sub("", given)))
-    return any(run.lower() not in known and set(run.lower()) - letters for run in runs)
-
-
-_FUNCTION = re.compile(
-    r"(?<![\\A-Za-z])"
-    r"(sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi|sqrt|infty)(?![A-Za-z])"
+_EQUALS = re.compile(r"(?<![<>!:\\])=")
+_LETTERS = r"(?:\\(?!frac|sqrt)[A-Za-z]+ ?|[A-Za-z]+)(?:_\{?\w+\}?)?'*(?: ?\([A-Za-z ,]+\))?"
+_NAME = re.compile(
+    rf"\\text ?\{{[A-Za-z ]+\}}|{_LETTERS}(?: ?[+-]? ?{_LETTERS})*"
+    rf"|\((?: ?{_LETTERS} ?,)+ ?{_LETTERS} ?\)"
 )
 
 
-def _for_math_verify(text: str) -> str:
-    """LaTeX in the form that math-verify's grammar reads best."""
-    text = text.replace(OPEN, r"\text{").replace(CLOSE, "}").replace(ROW, r"\\")
-    text = _FUNCTION.sub(r"\\\1 ", text)
-    text = re.sub(r"\\sqrt ?\(([^()]*)\)", r"\\sqrt{\1}", text)
-    text = re.sub(r"\\sqrt ?(\d+|[A-Za-z])", r"\\sqrt{\1}", text)
-    text = re.sub(r"\^ ?\(([^()]*)\)", r"^{\1}", text)
-    text = re.sub(r"(?<=[\dA-Za-z)}]) ?\* ?(?=[\dA-Za-z(\\])", r"\\cdot ", text)
-    return re.sub(r"(\d+(?:\.\d+)?) ?\^\\circ", r"(\1\\cdot\\frac{\\pi}{180})", text)
+def _members(text: str) -> list[str]:
+    """The value behind the name in x = 5, and the members of a calculation, 3 + 4 = 7."""
+    members = [member.strip() for member in _EQUALS.split(text)]
+    return members[1:] if len(members) > 1 and _NAME.fullmatch(members[0]) else members
 
 
-def _cased(one: str, other: str) -> tuple[str, str]:
-    """Both texts with another name for R where an r occurs too: the grammar knows no capitals."""
-    tokens = re.findall(r"\\[A-Za-z]+|[A-Za-z]", f"{one} {other}")
-    letters = {token for token in tokens if len(token) == 1}
-    both = {letter for letter in letters if letter.isupper() and letter.lower() in letters}
-    if not both:
-        return one, other
-
-    def renamed(match: re.Match) -> str:
-        token = match.group()
-        return f"{{{token.lower()}_{{99}}}}" if token in both else token
-
-    return tuple(re.sub(r"\\text\{[^{}]*\}|\\[A-Za-z]+|[A-Z]", renamed, s) for s in (one, other))
+_BASE = re.compile(r"([\dA-F]+) ?_ ?\{? ?(\d+) ?\}?")
+_UNIT = re.compile(
+    r"(?:(?P<value>.*[^\s\\]) ?\\text ?\{(?P<text>[^{}]*)\}|(?P<number>.*(?:[\d})]|\\pi)) ?"
+    r"(?P<word>\^\\circ ?[CFK]?|[%°¢$€£₹]|(?: |\b)[A-Za-z][A-Za-z .,/]*)) ?(?:\^ ?\{?[23]\}?)?"
+)
 
 
-# What is not worth asking
-
-_LARGEST_EXPONENT = 20_000
-_LARGEST_FACTORIAL = 5_000
-_BINOMIAL = re.compile(r"\\binom ?\{ ?(\d+) ?\}")
-_FACTORIAL = re.compile(r"(\d+) ?[)}]* ?!|([)}!]) ?!")
-_POWER = re.compile(r"\^ ?(?:\{|(\d|\\[A-Za-z]+|.))")
-
-
-def _hopeless(text: str) -> bool:
-    """Whether a value is larger than can be computed: power towers, huge factorials.
-
-    Not a proof of anything: what this lets through, the worker's limits stop, only later.
-    """
-    if re.search(r"\d{400}", text) or text.count("^") > 120:
-        return True
-    for match in _FACTORIAL.finditer(text):
-        if match[2] == "!" or (match[1] and int(match[1]) > _LARGEST_FACTORIAL):
-            return True
-        if match[2] and "!" in text[: match.start()]:
-            return True
-    if any(int(above) > _LARGEST_FACTORIAL for above in _BINOMIAL.findall(text)):
-        return True
-    return any(
-        _size(text[match.end() :] if not match[1] else match[1]) for match in _POWER.finditer(text)
-    )
+def _without_unit(text: str) -> tuple[str, str]:
+    """A value without its unit, and beside it "%" or the base where it has one, else ""."""
+    if found := _BASE.fullmatch(text):
+        return found[1], found[2]
+    found = _UNIT.fullmatch(text)
+    if not found or re.search(r"\\(?:sin|cos|tan)", text):
+        return text, ""
+    value, words = found["value"] or found["number"], found["text"] or found["word"] or ""
+    words = re.sub(r"[.,]+$|/|\^\\circ ?\w?", " ", words).split()
+    known = all({word, word.lower(), word.lower().removesuffix("s")} & {*_UNITS} for word in words)
+    if found["number"] and re.search(r"[\d})][A-Za-z]$", text):
+        known = False  # 5m may be five times m
+    counted = found["value"] and _number(value) is not None and not {*words} & {*_CHANGING}
+    if not known and not (counted and all(re.fullmatch(r"[^\W\d_]{3,}", word) for word in words)):
+        return text, ""
+    return value.strip(), "%" if words and words[-1][:1] in ("%", "p") else ""
 
 
-def _braced(text: str) -> str:
-    """What stands before the brace that closes a group, from inside the group."""
-    depth = 1
-    for match in BRACE.finditer(text):
-        depth += {"{": 1, "}": -1}.get(match.group(), 0)
-        if depth == 0:
-            return text[: match.start()]
+def _number(text: str) -> Fraction | None:
+    """The value of a plain number: an integer, a decimal or a quotient."""
+    plain = re.sub(r"(?<!\d)\\frac ?\{ ?(\d+) ?\} ?\{ ?(\d+) ?\}", r"\1/\2", text)
+    if re.fullmatch(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
+        plain = plain.replace(",", "")
+    number = re.fullmatch(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+|\d+ ?/ ?0*[1-9]\d*)", plain)
+    return Fraction(plain.replace(" ", "")) if number else None
+
+
+def _words(text: str) -> str:
+    """A text of words alone, without case, spacing and articles; "" for anything else."""
+    plain = re.sub(r"\\text|[{}\"'`]|\b(?:the|an?) ", "", text.lower()).strip()
+    alone = re.fullmatch(r"[^\W\d_]{2,}(?:[ ,.\-]+[^\W\d_]+)*[.!]?", plain)
+    return " ".join(re.findall(r"[^\W\d_]+", plain)) if alone else ""
+
+
+# Notation
+
+_SYMBOLS = str.maketrans(
+    dict.fromkeys("−–—‐‑﹣－", "-")
+    | {"×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "÷": "/", "∕": "/", "π": r"\pi "}
+    | {"√": r"\sqrt ", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "}
+    | {"∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "≈": r"\approx ", "\0": " "}
+)
+_FUNCTIONS = "sin|cos|tan|cot|sec|csc|log|ln|arcsin|arccos|arctan|pi|infty"
+_REWRITES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in [
+        (r"(?<!\\)\\(?:f?boxed|fbox|[,;:> ]|(?:q?quad|displaystyle)(?![A-Za-z]))|~|\*\*", " "),
+        (r"(?<!\\)\$|(?<!\\)\\[()\[\]]|\\(?:left|right) ?\.", ""),
+        (r"\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])", ""),
+        (r"\\([$%#&])", r"\1"),
+        (r"(?<=\d)(?:\{,\}|,? *\\!|,(?= *\\!)| ) *(?:\\! *)?(?=\d{3}(?!\d))|\\!", ""),
+        (r"^([+-]?) ?(?:\$|Rs\.?|USD|[€£¥₹]) ?(?=[\d.\\(-])", r"\1"),
+        (r"\\l(?:angle|paren)(?![A-Za-z])|⟨", "("),
+        (r"\\r(?:angle|paren)(?![A-Za-z])|⟩", ")"),
+        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\frac ?(\d) ?(\d)", r"\\frac{\1}{\2}"),
+        (r"(?<!\S)(\d+) (\d+) ?/ ?(\d+)$", r"\1\\frac{\2}{\3}"),
+        (r"(\d*)\.(\d*)\\overline ?\{ ?(\d+) ?\}", r"\1.\2\3\3\3\3\3\3\3\3\3\3"),
+        (r"\^ ?\{? ?\\circ(?![A-Za-z]) ?\}?|\\degrees?(?![A-Za-z])", r"^\\circ "),
+        (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
+        (r"\\(?:text\w*|[mh]box|math(?:rm|bf|it|sf)|operatorname\*?) ?\{", r"\\text{"),
+        (r"\\text\{ ?(and|or) ?\}", r" \1 "),
+        (r"\\text\{ ?([^{}A-Za-z]*|[eid]|\([A-J]\)) ?\}|^\\text\{([^{}]*)\}\.?$", r" \1\2 "),
+        (rf"(?<![\\A-Za-z])({_FUNCTIONS})(?![A-Za-z])", r"\\\1 "),
+        (r"^\((.)\)$|^\{([^{}]*)\}$", r"\1\2"),
+        (r"^(?:=|\\approx|\\sim) ?|(?<!\.)[.,;:\\ ]+$", ""),
+        (r"\s+", " "),
+    ]
+]
+
+
+def levelled(text: str) -> str:
+    """One way of writing for what can be written in several."""
+    text = re.sub("[¼-¾⅐-⅞]", lambda sign: " " + sign[0], text)  # 1½ is not 11/2
+    text = re.sub("[⁰¹²³⁴-⁹⁻ⁿ]+", r"^{\g<0>}", text.translate(_SYMBOLS))
+    text = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text).replace("⁄", "/"))
+    if r"\begin" not in text:
+        text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # escaped twice
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text).strip(" *`\"'")
     return text
 
 
-def _size(exponent: str) -> bool:
-    """Whether what follows `^{` is a number too large for an exponent."""
-    inside = _braced(exponent).strip().lstrip("+-")
-    if inside.isdecimal():
-        return int(inside) > _LARGEST_EXPONENT
-    tower = re.fullmatch(r"(\d+) ?\^ ?\{? ?(\d+) ?\}?", inside)
-    if tower:
-        base, power = int(tower[1]), int(tower[2])
-        return power > 1000 or (base > 1 and base**power > _LARGEST_EXPONENT)
-    # A tower above a numeric exponent, or a factorial in it
-    higher = any("^" in _braced(inside[match.end() :]) for match in re.finditer(r"\^ ?\{", inside))
-    chained = re.search(r"\^ ?\w ?\^", inside)
-    return bool(re.search(r"\d", inside)) and bool(higher or chained or "!" in inside)
+def _squeezed(text: str) -> str:
+    """A text without the spaces and braces that change nothing."""
+    text = re.sub(r"\\text ?\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"([\^_]) ?\{ ?(\w) ?\}", r"\1\2", text)
+    return re.sub(r"(?<!\d) | (?!\d)", "", text)
