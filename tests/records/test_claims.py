@@ -115,13 +115,6 @@ def test_a_wrong_claim_is_named(load, change, message):
         load(CLAIM | change)
 
 
-def test_yaml_that_is_none_is_one_sentence(load):
-    load()
-    (claims.CASES / "poker" / "claims.yaml").write_text("a: [")
-    with pytest.raises(CasebookError, match=r"claims\.yaml is not valid YAML"):
-        records.load_claims("poker")
-
-
 # How a comparison is decided: one language for claims and predictions
 
 

@@ -1,6 +1,5 @@
 """Records: read with care, made from a commit, and with their way back."""
 
-import subprocess
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 
@@ -124,19 +123,6 @@ def test_the_cuda_of_torch_is_what_its_build_says(line, cuda, tmp_path, monkeypa
     monkeypatch.setattr(module, "find_spec", {"torch": spec if line else None}.get)
     (tmp_path / "version.py").write_text(line or "")
     assert records.torch_cuda() == records.provenance()["hardware"]["cuda"] == cuda
-
-
-def test_two_gpus_are_named_in_one_line(monkeypatch):
-    said = {"name": "Tesla T4\nTesla T4\n", "memory.total": "15360 MiB\n15360 MiB\n"}
-
-    def run(command, **options):
-        field = command[1].removeprefix("--query-gpu=") if command[0] == "nvidia-smi" else ""
-        return subprocess.CompletedProcess(command, 0, stdout=said.get(field, ""))
-
-    monkeypatch.setattr(module.subprocess, "run", run)
-    hardware = records.provenance()["hardware"]
-    assert hardware["gpu"] == "Tesla T4; Tesla T4"
-    assert hardware["gpu_driver"] is None
 
 
 # Studies

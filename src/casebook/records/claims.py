@@ -109,7 +109,7 @@ def load_claims(case: str) -> list[dict[str, Any]]:
             that its records do not have.
     """
     rows = [row for row in _rows(case) if "id" in row]
-    profiles = {_wanted(row).get("profile", "nano") for row in rows}
+    profiles = {row.get("want", row).get("profile", "nano") for row in rows}
     runs = [run for profile in sorted(profiles) for run in committed(case, profile)]
     return [_judged(case, row, runs) for row in rows]
 
@@ -117,10 +117,10 @@ def load_claims(case: str) -> list[dict[str, Any]]:
 def load_expectations(case: str) -> list[dict[str, Any]]:
     """The comparisons of all claims of a case, each with its `claim`'s id and its `profile`."""
     return [
-        {"claim": row["id"], "profile": _wanted(row).get("profile", "nano")} | comparison
+        {"claim": row["id"], "profile": row.get("want", row).get("profile", "nano")} | comparison
         for row in _rows(case)
         if "id" in row
-        for comparison in _wanted(row).get("compare", ())
+        for comparison in row.get("want", row).get("compare", ())
     ]
 
 
@@ -179,14 +179,9 @@ def _read(case: str, name: str) -> Any:
         raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
 
 
-def _wanted(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a claim compares, or would compare if the run that it wants were there."""
-    return row.get("want", row)
-
-
 def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A claim as it stands; one that records decide with its verdict."""
-    wanted = _wanted(row)
+    wanted = row.get("want", row)
     profile = wanted.get("profile", "nano")
     compare = [one | {"profile": profile} for one in wanted.get("compare", ())]
     row = row | {"exploratory": any(map(exploratory, compare))}
@@ -209,7 +204,7 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
         verdicts = {undecided}
     measured = "; ".join(one.text for one in found)
     if profile != "nano":
-        measured += f" ({models_of(case, records_behind(case, compare, runs))})"
+        measured += f" ({_models_behind(case, compare, runs)})"
     return row | {
         "verdict": next(worst for worst in (unseen, undecided, seen) if worst in verdicts),
         "measured": measured,
@@ -225,7 +220,7 @@ def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
             made = f"casebook experiments {case} --profile {row['profile']} --arm {name}"
             command = studies.command(name) if name in studies.STUDIES else made
             return {"outcome": NO_RUN, "measured": "", "model": "", "command": command}
-    model = models_of(case, records_behind(case, [row], runs))
+    model = _models_behind(case, [row], runs)
     try:
         found = compared(case, row, runs, PREDICTED)
         outcome, text = found.verdict, found.text.removeprefix(f"{row['what']}: ")
@@ -234,23 +229,19 @@ def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
     return {"outcome": outcome, "measured": text, "model": model, "command": ""}
 
 
-def records_behind(
-    case: str, compare: Iterable[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]] | None = None
-) -> list[Mapping[str, Any]]:
-    """The records that some comparisons are about."""
-    return [
-        record
-        for one in compare
-        for way in _ways(one)
-        for *_, record in records_at(case, way.partition("/")[0], runs, one["profile"])
-    ]
+def _models_behind(case: str, compare: Sequence[Mapping], runs: Sequence[Mapping]) -> str:
+    """The models of the records that some comparisons are about."""
+    names = [(way.partition("/")[0], one["profile"]) for one in compare for way in _ways(one)]
+    return models_of(case, (r for name, of in names for *_, r in records_at(case, name, runs, of)))
 
 
 def _ways(comparison: Mapping[str, Any]) -> list[str]:
     """The ways to all figures that a comparison names."""
     sides = [comparison[side] for side in SIDES if side in comparison]
-    sides = [side for side in sides if number_in(side) is None]
-    return [*sides, *comparison.get("gains_less_than", ())]
+    return [
+        *(side for side in sides if number_in(side) is None),
+        *comparison.get("gains_less_than", ()),
+    ]
 
 
 # One comparison

@@ -46,20 +46,12 @@ def path(name: str) -> Path:
 
 
 def completions_path(name: str) -> Path:
-    """Where the completions of a study are kept, if it keeps them apart.
-
-    Raises:
-        UnknownName: as `path`.
-    """
+    """Where the completions of a study are kept, if it keeps them apart."""
     return path(name).with_suffix(".jsonl.gz")
 
 
 def read(name: str) -> dict[str, Any]:
-    """The committed record of a study.
-
-    Raises:
-        CasebookError: unknown study; there is no record, or none that can be read.
-    """
+    """The committed record of a study; a `CasebookError` says how it is made."""
     file = path(name)
     try:
         return dict(read_json(file))

@@ -109,20 +109,6 @@ def test_whole_numbers_that_are_not_paid_and_one_that_is():
 
 
 def test_formats():
-    two_lines = "<reasoning>\n1\n2\n</reasoning>\n<answer>\n27\n</answer>\n\n"
-    assert paid("strict_format", two_lines)
-    old = REWARDS["strict_format"](form="unsloth")
-    assert old([two_lines]) == [0.0]
-    between = two_lines.replace("<answer>", "<answer>\n27\n</answer>\nor\n<answer>")
-    assert paid("strict_format", between)
-    for part in ("strict_format", "soft_format"):
-        assert not paid(part, "Well: " + two_lines)
-    middle = "<reasoning>1 and 2</reasoning>\n<answer>\n27\n</answer>\n"
-    inline = "<reasoning>\n1\n</reasoning>\n<answer>27</answer>\n"
-    blank = two_lines.replace("</reasoning>\n", "</reasoning>\n\n")
-    for lenient in (middle, inline, blank, two_lines + "That is all."):
-        assert paid("soft_format", lenient)
-        assert not paid("strict_format", lenient)
     assert CLAIMS["soft-format-anywhere"]["verdict"] == "confirmed"
     assert BEFORE["soft format"] - BEFORE["strict format"] == 28
     assert quotes("soft-format-anywhere", "28 more of 659")
