@@ -17,7 +17,7 @@ from casebook.cases.math.studies import prompts
 
 COMMANDS = (
     *("execute", "train", "evaluate", "experiments", "study", "nano build"),
-    *("models fetch", "site", "record export", "record import"),
+    *("models fetch", "site", "record export", "record check"),
     *("hardware", "try"),
 )
 
