@@ -103,14 +103,6 @@ def test_a_vllm_that_does_not_load_is_taken_out_again(monkeypatch, capsys):
     assert "UNSLOTH_VLLM_STANDBY" not in install.os.environ
 
 
-def test_a_vllm_that_loads_is_not_installed_again_after_a_restart(monkeypatch):
-    machine = Machine(monkeypatch, 8.0)
-    machine.has_vllm = True
-    install.install("train", ["train"])
-    assert not machine.installed("vllm")
-    assert install.os.environ["UNSLOTH_VLLM_STANDBY"] == "1"
-
-
 def test_what_a_kernel_had_loaded_and_pip_replaced_asks_for_a_restart(monkeypatch):
     # pyarrow replaced beneath a loaded pandas once broke `import datasets`, with no word of why.
     Machine(monkeypatch, loaded=("pandas", "pyarrow"))
@@ -118,14 +110,6 @@ def test_what_a_kernel_had_loaded_and_pip_replaced_asks_for_a_restart(monkeypatc
         install.install("light")
     Machine(monkeypatch, loaded=("pandas",))
     install.install("light")
-
-
-def test_a_light_notebook_installs_neither_trl_nor_unsloth(monkeypatch):
-    machine = Machine(monkeypatch, gpu=8.0)
-    install.install("light", ["landuse"])
-    (command,) = machine.commands
-    assert command[:3] == ["install", "-e", ".[landuse]"]
-    assert not any(argument.startswith(("trl", "unsloth")) for argument in command)
 
 
 @pytest.mark.parametrize("python", [(3, 10, 12), (3, 14, 0)])
@@ -153,15 +137,9 @@ def real_pip(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
-def test_large_downloads_are_shown_as_they_go(real_pip, capsys):
+def test_large_downloads_and_what_pip_could_not_do_are_told(real_pip, capsys):
     install._pip("torch", "torch")
-    assert capsys.readouterr().out.splitlines() == [
-        "Installing torch ...",
-        "  Downloading torch-2.11.0.whl (821.3 MB)",
-    ]
-
-
-def test_what_pip_could_not_do_is_said_by_its_own_words(real_pip):
+    assert capsys.readouterr().out.splitlines()[1:] == ["  Downloading torch-2.11.0.whl (821.3 MB)"]
     with pytest.raises(SystemExit, match=r"could not install this: ERROR: Cannot install trl==1"):
         install._pip("this", "broken")
 
