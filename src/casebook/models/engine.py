@@ -31,17 +31,12 @@ def check_none_runs() -> None:
 
     One whose models are gone is ended.
     """
-    if runs():
+    if _carrying():
         raise CasebookError(
             "a vLLM engine runs in this process already, and a second one does not fit beside it: "
             "call casebook.models.free_engine() first, or restart"
         )
     free()
-
-
-def runs() -> bool:
-    """Whether this process has an engine whose models are still there."""
-    return _engine is not None and bool(_carrying())
 
 
 def remember(model: Any) -> None:
@@ -59,13 +54,11 @@ def free() -> None:
     """
     global _engine
     engine, _engine = _engine, None
-    models = _carrying()
-    _carriers.clear()
     if engine is None:
         return
     from unsloth_zoo.vllm_utils import delete_vllm
 
-    for model in models:
+    for model in _carrying():
         for name in ("vllm_engine", "fast_generate", "fast_generate_batches"):
             vars(model).pop(name, None)
     delete_vllm(engine)
@@ -79,7 +72,7 @@ def free() -> None:
 @contextmanager
 def freed_afterwards() -> Iterator[None]:
     """After it, an engine that was started inside is ended; one that ran before goes on."""
-    somebody_elses = runs()
+    somebody_elses = bool(_carrying())
     try:
         yield
     finally:
@@ -102,14 +95,9 @@ def sampling(
     repetition_penalty: float = 1.0,
     key: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """The fields of vLLM's `SamplingParams` for one completion.
+    """The fields of vLLM's `SamplingParams`; arguments as of `casebook.models.generation.generate`.
 
-    Args:
-        ends: every token that ends a completion.
-        temperature: `None` decodes greedily.
-        key: the integers that seed its draws; without, vLLM seeds them.
-
-    The rest is as for `casebook.models.generation.generate`.
+    `ends` are the tokens that end a completion; `key` seeds its draws, else vLLM seeds them.
     """
     fields = {
         "max_tokens": max_new_tokens,
@@ -133,27 +121,28 @@ def complete(
     keys: Sequence[Sequence[int]] | None = None,
     **decoding: Any,
 ) -> list[list[int]]:
-    """Token ids of one completion of each prompt, written by the model's engine.
+    """Token ids of one completion of each prompt (token ids), written by the model's engine.
 
     With the adapter switched on the policy writes, with it off the base.
-
-    Args:
-        prompts: token ids.
-        ends, decoding: as for `sampling`.
-        keys: for each prompt the integers that seed its draws.
     """
     from vllm import SamplingParams
 
-    asked = [{"prompt_token_ids": list(ids)} for ids in prompts]
-    parameters = [
-        SamplingParams(**sampling(ends, key=key, **decoding))
-        for key in (keys or [None] * len(asked))
-    ]
+    engine, keys = of(model), keys or [None] * len(prompts)
+    config = getattr(getattr(engine, "llm_engine", None), "vllm_config", None)
+    sleeps = getattr(getattr(config, "model_config", None), "enable_sleep_mode", False)
     adapter = model.load_lora(_folder(), load_tensors=True) if adapter_on(model) else None
-    with _awake(of(model)):
+    if sleeps:  # while the policy learns
+        engine.wake_up()
+    try:
         outputs = model.fast_generate(
-            asked, sampling_params=parameters, lora_request=adapter, use_tqdm=False
+            [{"prompt_token_ids": list(ids)} for ids in prompts],
+            sampling_params=[SamplingParams(**sampling(ends, key=k, **decoding)) for k in keys],
+            lora_request=adapter,
+            use_tqdm=False,
         )
+    finally:
+        if sleeps:
+            engine.sleep(1)
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
@@ -164,20 +153,6 @@ def adapter_on(model: Any) -> bool:
     layers = (layer for layer in model.modules() if isinstance(layer, LoraLayer))
     first = next(layers, None)
     return first is not None and not first.disable_adapters
-
-
-@contextmanager
-def _awake(engine: Any) -> Iterator[None]:
-    """Wake an engine that sleeps while the policy learns, and put it to sleep again."""
-    config = getattr(getattr(engine, "llm_engine", None), "vllm_config", None)
-    sleeps = getattr(getattr(config, "model_config", None), "enable_sleep_mode", False)
-    if sleeps:
-        engine.wake_up()
-    try:
-        yield
-    finally:
-        if sleeps:
-            engine.sleep(1)
 
 
 @cache

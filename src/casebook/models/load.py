@@ -284,7 +284,7 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
         if kind == "adapter":
             base = json.loads(adapter.read_text())["base_model_name_or_path"]
             here = pretrained.which(base)
-            if card.get("source", here) != here != "nowhere":
+            if card.get("source", here) != here:
                 raise CasebookError(
                     f"the adapter in {folder} was trained on {base} from {card['source']}, and "
                     f"here it would be {base} from {here}: other weights"
@@ -322,26 +322,18 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
         `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
         `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit` and `generator`
         (what wrote the completions that are measured); of a model with a short name `source` as
-        well, as `pretrained.which` has it, and of one that an arm trained what it `began_with`.
+        well, as `pretrained.which` has it.
     """
-    name = settings["model_name_or_path"]
-    trained = name.startswith(pretrained.RUN)
+    unsloth = "unsloth" if unsloth_chosen() else "transformers"
     return {
-        "name": name,
+        "name": settings["model_name_or_path"],
         "weights": base_weights(settings),
         "revision": getattr(model.config, "_commit_hash", None),
         "dtype": str(model.dtype).removeprefix("torch."),
         "load_in_4bit": settings["load_in_4bit"],
-        "generator": _generator(model),
+        "generator": "vllm" if engine.of(model) else unsloth,
         **_source(settings),
-        **({"began_with": pretrained.began_with(name)} if trained else {}),
     }
-
-
-def _generator(model: PreTrainedModel) -> str:
-    if engine.of(model):
-        return "vllm"
-    return "unsloth" if unsloth_chosen() else "transformers"
 
 
 def _source(settings: dict[str, Any]) -> dict[str, str]:

@@ -70,8 +70,7 @@ def test_without_llama_cpp_the_study_says_so(tmp_path, monkeypatch):
     entry.folder.mkdir()
     with pytest.raises(CasebookError, match="fetch it again"):
         conversion.record()
-    entry.gguf.parent.mkdir()
-    entry.gguf.write_bytes(b"")
+    entry.weights.write_bytes(b"")
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     with pytest.raises(CasebookError, match="pip install llama-cpp-python"):
         conversion.record()

@@ -155,8 +155,8 @@ def record() -> dict[str, Any]:
     entry = pretrained.MODELS[NAME]
     if pretrained.which(NAME) == "hub":
         raise CasebookError(f"{entry.model} is not here: casebook models fetch {NAME}")
-    if not entry.gguf.exists():
-        raise CasebookError(f"{entry.gguf} is gone: remove {entry.folder} and fetch it again")
+    if not entry.weights.exists():
+        raise CasebookError(f"{entry.weights} is gone: remove {entry.folder} and fetch it again")
     try:
         import llama_cpp  # noqa: F401
     except ModuleNotFoundError:
@@ -167,14 +167,14 @@ def record() -> dict[str, Any]:
     ours = Ours()
     prompts = [list(ours.tokenizer(text).input_ids) for text in PROMPTS]
     found = {}
-    with _llama(entry.gguf) as theirs:
+    with _llama(entry.weights) as theirs:
         texts = [text.encode() for text in PROMPTS]
         split = [theirs.model.tokenize(t, add_bos=False, special=True) for t in texts]
         same_ids = sum(a == b for a, b in zip(prompts, split, strict=True))
         found["as published"] = compared(ours, theirs, prompts)
-    with TemporaryDirectory(dir=entry.gguf.parent) as folder:
+    with TemporaryDirectory(dir=entry.weights.parent) as folder:
         expanded = Path(folder) / "expanded.gguf"
-        _expand(entry.gguf, expanded)
+        _expand(entry.weights, expanded)
         with _llama(expanded, exact=True) as theirs:
             found["expanded"] = compared(ours, theirs, prompts)
     for name, comparison in found.items():
@@ -191,7 +191,7 @@ def record() -> dict[str, Any]:
     return {
         "provenance": made,
         "model": {"name": NAME, "source": pretrained.which(NAME)},
-        "file": {"name": entry.gguf.name, "sha256": entry.sha256},
+        "file": {"name": entry.weights.name, "sha256": entry.sha256},
         "dtype": "float32",
         "prompts": list(PROMPTS),
         "same_token_ids": same_ids,
