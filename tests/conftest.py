@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -50,6 +51,34 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("CASEBOOK_ROOT", str(root))
     monkeypatch.delenv("RUNS_DIR", raising=False)
     return root
+
+
+@pytest.fixture(scope="session")
+def copy_checkout():
+    """`copy_checkout(folder, *but)`: this checkout as a fresh clone, a repository of its own.
+
+    What git keeps, as it is now, without the files whose names begin with one of `but`.
+    """
+
+    def git(folder, *command):
+        done = subprocess.run(
+            ["git", *command], cwd=folder, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def copy(folder: Path, *but: str) -> Path:
+        listed = git(CHECKOUT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        for name in filter(None, listed.split("\0")):
+            if not name.startswith(but) and (CHECKOUT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(CHECKOUT / name, folder / name)
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "as it is")
+        return folder
+
+    copy.git = git
+    return copy
 
 
 # Look-alike of Tulu's template: no token for the beginning, the end of a turn is plain text's end.

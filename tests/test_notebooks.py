@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -112,33 +111,13 @@ def test_no_secret_and_no_path_of_a_machine(notebook):
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory):
+def clone(tmp_path_factory, copy_checkout):
     """The checkout as a fresh clone has it: what git keeps, and nothing that was ever run."""
-    folder = tmp_path_factory.mktemp("clone")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    git(folder, "init", "-q")
-    git(folder, "add", "-A")
-    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "as it is")
-    return folder
-
-
-def git(folder, *command):
-    done = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+    return copy_checkout(tmp_path_factory.mktemp("clone"))
 
 
 @pytest.mark.slow
-def test_it_runs_alone_in_an_empty_clone(path, clone, tmp_path):
+def test_it_runs_alone_in_an_empty_clone(path, clone, copy_checkout, tmp_path):
     kept = {k: v for k, v in os.environ.items() if k not in ("CASEBOOK_ROOT", "RUNS_DIR")}
     environment = kept | {"PYTHONPATH": str(clone / "src")}
     environment["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
@@ -151,6 +130,6 @@ def test_it_runs_alone_in_an_empty_clone(path, clone, tmp_path):
         [sys.executable, "-m", *command], cwd=start, capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    changed = git(clone, "status", "--porcelain")
+    changed = copy_checkout.git(clone, "status", "--porcelain")
     assert not changed, "a run wrote into tracked folders"
     normalise(nbformat.read(copy, as_version=4))

@@ -19,7 +19,7 @@ import nbformat
 import pytest
 import yaml
 
-from casebook import load_case, paths
+from casebook import load_case
 
 HERE = Path(__file__).parent
 # What a model's id stands for: its chat template (see `chat_model`) and its architecture.
@@ -139,66 +139,27 @@ def write_problems(folder: Path) -> None:
     draw = random.Random(0)
     examples = "\n\n".join(EXAMPLE.format(a, b, a + b) for a, b in ((1, 1), (2, 5), (3, 3)))
 
-    def sum_of(i: int) -> tuple[int, int, int]:
+    def problem(kind: str, i: int) -> dict:
         total = 3 + i % 3
         first = draw.randint(0, total)
-        return first, total - first, total
+        second = total - first
+        asked = f"Number {i}: what is ${first}+{second}$?"
+        if kind == "gsm8k":
+            worked = f"That is {first}+{second}=<<{first}+{second}={total}>>{total}.\n#### {total}"
+            return {"question": asked.replace("$", ""), "answer": worked}
+        if kind == "math":
+            about = {"subject": "Prealgebra", "level": 1, "unique_id": f"test/prealgebra/{i}.json"}
+            solved = {"solution": f"It is $\\boxed{{{total}}}$.", "answer": str(total)}
+            return {"problem": asked} | solved | about
+        messages = [{"role": "user", "content": f"{examples}\n\nQuestion: {asked}"}]
+        return {"messages": messages, "ground_truth": str(total), "dataset": "MATH"}
 
-    files = {
-        "gsm8k/train.jsonl": TRAIN + HELD_BACK,
-        "gsm8k/test.jsonl": TEST,
-        "math/math500.jsonl": TEST,
-        "rlvr-math/train.jsonl": TRAIN + HELD_BACK,
-    }
-    for name, rows in files.items():
-        lines = []
-        for i in range(rows):
-            first, second, total = sum_of(i)
-            if name.startswith("gsm8k"):
-                asked = f"In yard {i}, {first} red hens meet {second} white ones. How many hens?"
-                worked = (
-                    f"That is {first}+{second}=<<{first}+{second}={total}>>{total}.\n#### {total}"
-                )
-                lines.append({"question": asked, "answer": worked})
-            elif name.startswith("math"):
-                lines.append(
-                    {
-                        "problem": f"Number {i}: what is ${first}+{second}$?",
-                        "solution": f"It is $\\boxed{{{total}}}$.",
-                        "answer": str(total),
-                        "subject": "Prealgebra",
-                        "level": 1,
-                        "unique_id": f"test/prealgebra/{i}.json",
-                    }
-                )
-            else:
-                asked = f"{examples}\n\nQuestion: Number {i}: what is ${first}+{second}$?"
-                messages = [{"role": "user", "content": asked}]
-                lines.append({"messages": messages, "ground_truth": str(total), "dataset": "MATH"})
-        path = folder / name
+    files = {"gsm8k/train": TRAIN + HELD_BACK, "gsm8k/test": TEST, "math/math500": TEST}
+    for name, rows in (files | {"rlvr-math/train": TRAIN + HELD_BACK}).items():
+        path = folder / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def copy_checkout(target: Path, *but: str) -> None:
-    """The files of this checkout as they are, without those that git ignores, and `but`."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=paths.ROOT, capture_output=True, check=True).stdout
-    for name in filter(None, listed.decode().split("\0")):
-        if not name.startswith(but) and (paths.ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(paths.ROOT / name, target / name)
-
-
-def replace_once(file: Path, old: str, new: str) -> None:
-    """Replace a text in a file, which has to be there.
-
-    Raises:
-        AssertionError: it is not there exactly once.
-    """
-    text = file.read_text()
-    assert text.count(old) == 1, f"{file.name} has {text.count(old)} times {old!r}"
-    file.write_text(text.replace(old, new))
+        lines = (json.dumps(problem(path.parent.name, i)) for i in range(rows))
+        path.write_text("\n".join(lines) + "\n")
 
 
 def admit_problems(checkout: Path) -> None:
@@ -219,7 +180,7 @@ def admit_problems(checkout: Path) -> None:
 
 
 @pytest.fixture
-def small_checkout(tmp_path, tiny_model):
+def small_checkout(tmp_path, tiny_model, copy_checkout):
     """`small_checkout(case)`: a copy in which the case's GPU profiles are small."""
 
     def make(case: str, profiles=("t4", "a100")) -> Path:
@@ -297,12 +258,9 @@ def python_in():
 
 
 @pytest.fixture
-def run_all():
-    """`run_all(checkout, notebook, profile)`: every cell, in a kernel where the stand-ins are.
-
-    Returns:
-        The executed notebook and the folder of its runs.
-    """
+def run_all(monkeypatch):
+    """`run_all(checkout, notebook, profile, code)`: every cell, and one more with the code, in a
+    kernel where the stand-ins are; the executed notebook and the folder of its runs."""
 
     def run(checkout: Path, name: str, profile: str, code: str = "") -> tuple:
         import papermill
@@ -313,39 +271,15 @@ def run_all():
         nbformat.write(notebook, source)
         runs = checkout.parent / "drive" / "runs"
         environment = environment_of(checkout)
-        before = dict(os.environ)
-        os.environ.clear()
-        os.environ.update(environment)
-        try:
-            papermill.execute_notebook(
-                source,
-                checkout.parent / f"executed-{name}-{profile}.ipynb",
-                parameters={
-                    "PROFILE": profile,
-                    "RUNS_DIR": str(runs),
-                    "DATA_DIR": str(checkout / "problems"),
-                },
-                cwd=str(checkout),
-                progress_bar=False,
-            )
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-        done = nbformat.read(checkout.parent / f"executed-{name}-{profile}.ipynb", as_version=4)
-        return done, runs
+        for gone in set(os.environ) - set(environment):
+            monkeypatch.delenv(gone)
+        for key, value in environment.items():
+            monkeypatch.setenv(key, value)
+        asked = {"PROFILE": profile, "RUNS_DIR": str(runs), "DATA_DIR": f"{checkout}/problems"}
+        executed = checkout.parent / f"executed-{name}-{profile}.ipynb"
+        papermill.execute_notebook(
+            source, executed, parameters=asked, cwd=str(checkout), progress_bar=False
+        )
+        return nbformat.read(executed, as_version=4), runs
 
     return run
-
-
-@pytest.fixture
-def defective_checkout(tmp_path):
-    """`defective_checkout(file, old, new)`: a copy in which one text of one file is another."""
-
-    def make(file: str, old: str, new: str) -> Path:
-        root = tmp_path / "checkout"
-        copy_checkout(root)
-        subprocess.run(["git", "init", "-q"], cwd=root, check=True)  # its tests list its files
-        replace_once(root / file, old, new)
-        return root
-
-    return make

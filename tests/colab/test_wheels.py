@@ -53,20 +53,6 @@ def test_the_wheels_are_those_that_are_installed(cuda):
     assert set(named) <= read
 
 
-def test_a_wheel_that_stands_for_another_is_of_the_same_release():
-    for wheel in WHEELS.values():
-        name, version, *tags = wheel["wheel"].removesuffix(".whl").split("-")
-        other = wheel.get("instead_of", wheel["wheel"]).removesuffix(".whl").split("-")
-        assert [other[0], other[1].partition("+")[0], *other[2:]] == [name, version, *tags]
-
-
-@pytest.mark.parametrize("pin", sorted(WHEELS))
-def test_each_wheel_is_named_with_its_checksum(pin):
-    name, _, version = pin.partition("==")
-    assert WHEELS[pin]["wheel"].startswith(f"{name}-{version}-")
-    assert re.fullmatch(r"[0-9a-f]{64}", WHEELS[pin]["sha256"])
-
-
 def test_the_installed_trl_is_the_one_that_was_read():
     from trl import GRPOConfig
 
@@ -156,11 +142,3 @@ def test_vllm_takes_every_keyword_that_it_is_called_with(name, signature):
         if set(keywords) - taken(signature, "vllm")
     ]
     assert not unknown
-
-
-@pytest.mark.parametrize("temperature", [None, 0.7])
-def test_vllm_takes_every_field_of_our_sampling(temperature):
-    from casebook.models import engine
-
-    fields = engine.sampling([1, 2], 5, temperature, key=None if temperature is None else [3])
-    assert set(fields) <= taken("SamplingParams", "vllm")
