@@ -4,17 +4,12 @@ The short trainings are real: the embedded model, seconds each. What takes longe
 no embedded model does, is written by hand.
 """
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from casebook import detectors
-from casebook.detectors import DETECTORS, Finding, RunWatch, diagnose
+from casebook.detectors import DETECTORS, RunWatch, diagnose
 
 NOTHING = pd.DataFrame()
 PARTS = ("correct", "tag_format")
@@ -102,29 +97,12 @@ def test_nothing_to_look_at_is_no_finding(detector):
     assert detector(metrics_of(3), completions_of(steps=1, groups=2), SETTINGS) is None
 
 
-def test_a_finding_is_one_readable_line():
-    finding = Finding("kl", 3, "Seen.", "Do.")
-    assert str(finding) == "step 3, kl: Seen. Do."
-
-
-def test_without_settings_a_run_is_still_looked_at():
-    assert [f.detector for f in diagnose(metrics_of(kl=5.0), NOTHING)] == ["kl"]
-
-
 def test_evaluations_may_stand_among_the_steps():
     evaluations = pd.DataFrame({"step": [0, 40], "kl_from_base": [0.0, 7.5]})
     both = pd.concat([metrics_of(), evaluations])
     assert "7.5 nats" in only(diagnose(both, completions_of(), SETTINGS)).message
     evaluations["kl_from_base"] = [0.0, 0.03]
     assert diagnose(pd.concat([metrics_of(), evaluations]), completions_of(), SETTINGS) == []
-
-
-def test_neither_frames_nor_settings_are_changed():
-    metrics, completions = metrics_of(), completions_of(0.02)
-    before = metrics.copy(), completions.copy()
-    diagnose(metrics.assign(frac_reward_zero_std=1.0), completions, SETTINGS)
-    pd.testing.assert_frame_equal(metrics, before[0])
-    pd.testing.assert_frame_equal(completions, before[1])
 
 
 def test_a_watch_lets_each_detector_speak_once():
@@ -139,48 +117,13 @@ def test_a_watch_lets_each_detector_speak_once():
     assert [finding.detector for finding in watch.findings] == ["no_gradient", "kl"]
 
 
-def test_detectors_need_neither_torch_nor_trl():
-    code = "import sys, casebook.detectors; print({'torch', 'trl', 'datasets'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
-
-
-NUMBERS = st.one_of(
-    st.floats(), st.integers(-(10**30), 10**30), st.none(), st.text(max_size=3), st.booleans()
-)
-CELLS = st.one_of(NUMBERS, st.lists(st.integers(), max_size=2))
-METRIC_NAMES = [*metrics_of(1), "kl", "kl_from_base", "rewards/", "rewards/odd/mean", 7]
-COMPLETION_NAMES = [*completions_of(steps=1, groups=1), "reward/", "reward/kl_penalty", None]
-
-
-@st.composite
-def frames(draw, names):
-    """Any of the columns, filled with anything, and one value repeated as in a log."""
-    rows = draw(st.integers(0, 40))
-    columns = draw(st.lists(st.sampled_from(names), max_size=len(names), unique=True))
-    kinds = st.sampled_from(["floats", "cells", "constant"])
-    data = []
-    for _ in columns:
-        kind = draw(kinds)
-        if kind == "constant":
-            data.append([draw(CELLS)] * rows)
-        else:
-            data.append([draw(st.floats() if kind == "floats" else CELLS) for _ in range(rows)])
-    frame = pd.DataFrame({i: pd.Series(values, dtype=None) for i, values in enumerate(data)})
-    frame.columns = columns
-    if draw(st.booleans()) and len(frame):
-        frame.index = [0] * len(frame)  # as after pd.concat
-    return pd.concat([frame] * draw(st.sampled_from([1, 1, 8])))
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(frames(METRIC_NAMES), frames(COMPLETION_NAMES), st.sampled_from([None, SETTINGS]))
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::FutureWarning")
-def test_no_frame_makes_a_detector_raise(metrics, completions, asked):
-    for finding in diagnose(metrics, completions, asked):
-        assert finding.message[-1] == finding.advice[-1] == "."
-        assert "nan" not in finding.message
+@pytest.mark.parametrize("column", {**metrics_of(1), **completions_of(steps=1, groups=1)})
+def test_a_column_that_is_missing_or_empty_is_no_finding(column):
+    healthy = metrics_of(), completions_of([0.5, 0.7, 0.9])
+    assert diagnose(*(f.drop(columns=column, errors="ignore") for f in healthy), SETTINGS) == []
+    if column not in ("step", "prompt", "completion"):
+        empty = (f.assign(**{column: np.nan}) if column in f else f for f in healthy)
+        assert diagnose(*empty, SETTINGS) == []
 
 
 # Groups without gradient -----------------------------------------------------------------------
@@ -199,7 +142,7 @@ def test_too_small_groups_are_told_their_size():
     finding = stuck(rate, size=4, share=0.6)
     assert "60% of the groups had no gradient" in finding.message
     size = int(finding.advice.split()[2])
-    # one pass rate for all: 1 - 0.88^G - 0.12^G >= 0.67 from G = 9 on
+    # 1 - 0.88^G - 0.12^G >= 0.67 from G = 9 on
     assert 8 <= size <= 12
 
 
@@ -248,40 +191,8 @@ def test_one_bad_stretch_long_ago_is_forgotten():
     assert detectors.no_gradient(metrics_of(frac_reward_zero_std=shares), NOTHING, {}) is None
 
 
-@pytest.mark.parametrize("p", [0.03, 0.1, 0.3, 0.5, 0.9])
-@pytest.mark.parametrize("size", [4, 8])
-def test_the_expected_share_is_the_formula_where_all_prompts_are_alike(p, size):
-    right = np.random.default_rng(1).binomial(size, p, 4000)
-    shares = detectors.share_without_gradient(right, np.full(4000, size), [2, 8, 32])
-    expected = [p**g + (1 - p) ** g for g in (2, 8, 32)]
-    np.testing.assert_allclose(shares, expected, atol=0.03)
-
-
 def test_prompts_that_are_always_or_never_solved_are_not_taken_for_half_solved():
-    sizes = np.full(200, 8)
-    mixed = detectors.share_without_gradient([0, 8] * 100, sizes, [64])
-    alike = detectors.share_without_gradient([4] * 200, sizes, [64])
-    assert mixed[0] > 0.8
-    assert alike[0] < 0.01
-
-
-def test_few_samples_are_no_proof_of_never():
-    few = detectors.share_without_gradient([0, 0], [4, 4], [4, 64])
-    many = detectors.share_without_gradient([0] * 200, [4] * 200, [4, 64])
-    assert (few < many).all()
-    assert few[1] < 0.75 < 0.95 < many[1]
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=30))
-def test_larger_groups_never_have_less_gradient(pairs):
-    right, wrong = np.array(pairs).T
-    sizes = np.arange(2, 65)
-    shares = detectors.share_without_gradient(right, right + wrong, sizes)
-    assert ((shares >= 0) & (shares <= 1 + 1e-9)).all()
-    assert (np.diff(shares) <= 1e-12).all()
-    size = detectors.helpful_group_size(right, right + wrong)
-    assert size is None or (2 <= size <= 64 and shares[size - 2] <= detectors.WANTED)
+    assert "always solved and others never" in stuck([0.0, 1.0], size=8, share=1.0).advice
 
 
 # Truncation ------------------------------------------------------------------------------------
@@ -303,10 +214,6 @@ def test_completions_cut_before_the_answer_need_room():
 
 def test_completions_cut_after_the_answer_lose_nothing():
     assert cut_short(truncated=True) is None
-
-
-def test_a_few_cut_completions_are_no_trouble():
-    assert cut_short(clipped=0.2, **CUT) is None
 
 
 def test_rambling_does_not_end_in_a_longer_space():
@@ -400,12 +307,6 @@ def test_one_answer_to_prompts_that_share_it_is_right():
     assert degenerate(completions=completions_of(completion=" flush", answer="flush")) is None
 
 
-def test_a_sure_policy_may_repeat_itself_within_a_group():
-    sure = completions_of()
-    sure["completion"] = sure["prompt"]
-    assert degenerate(completions=sure) is None
-
-
 def test_repetition_is_seen():
     text = "1 1 2 2 3 " * 8
     texts = [f"{text} {i}" for i in range(320)]
@@ -453,10 +354,6 @@ def test_a_penalty_that_holds_everything_is_seen():
 )
 def test_a_penalty_under_which_something_moves_is_not_too_strong(changes):
     assert held(**changes) is None
-
-
-def test_a_small_penalty_is_not_what_holds_a_run():
-    assert too_much(metrics_of(kl=5e-4, reward=0.7), beta=0.1) is None
 
 
 IN_REWARD = {"reward_funcs": ["correct", "kl_penalty"], "reward_weights": [1.0, 0.1]}
@@ -518,7 +415,7 @@ def trained(folder, overrides):
     return diagnose(metrics, run.completions(), run.settings())
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.parametrize(("overrides", "expected"), FAILING.values(), ids=FAILING)
 def test_a_training_made_to_fail_is_seen_through(tmp_path, overrides, expected):
     said = {finding.detector: str(finding) for finding in trained(tmp_path / "run", overrides)}
@@ -526,15 +423,11 @@ def test_a_training_made_to_fail_is_seen_through(tmp_path, overrides, expected):
         assert words in said.get(detector, f"{detector} kept silent"), said
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "overrides",
-    [
-        {"max_steps": 20},
-        {"max_steps": 20, "beta": 0.04},
-        {"max_steps": 12, "per_device_train_batch_size": 32, "num_generations": 8, "seed": 1},
-    ],
-    ids=["as shipped", "light penalty", "larger groups"],
+    [{"max_steps": 20}, {"max_steps": 20, "beta": 0.04}],
+    ids=["as shipped", "light penalty"],
 )
 def test_a_healthy_training_is_left_in_peace(tmp_path, overrides):
     assert trained(tmp_path / "run", overrides) == []

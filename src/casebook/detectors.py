@@ -10,20 +10,19 @@ what would help:
 `metrics` are the logged steps in TRL's names (`Run.metrics()`; rows of `Run.validation()` may
 follow, their drift from the base is read), `completions` the recorded ones (`Run.completions()`),
 `settings` what was asked for (`Run.settings()`). Any of them may be empty or lack what a detector
-needs: then it keeps silent, because a false alarm costs trust in all the others; a column may be
-there once, and hold anything that a log can. None changes what it is given, and none needs torch.
+needs: then it keeps silent, because a false alarm costs trust in all the others. None changes what
+it is given, and none needs torch.
 
 `diagnose` asks all of `DETECTORS`; a `RunWatch` asks them while a run goes on, and lets each
 speak once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaln, expit
 
 from casebook.rewards import KL_PART, repetition_penalty
 
@@ -73,12 +72,7 @@ class Finding:
         return f"step {self.step}, {self.detector}: {self.message} {self.advice}"
 
 
-class Detector(Protocol):
-    """Looks at a run for one kind of trouble; the module's docstring says what it is given."""
-
-    def __call__(
-        self, metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-    ) -> Finding | None: ...
+Detector = Callable[[pd.DataFrame, pd.DataFrame, Mapping[str, Any]], Finding | None]
 
 
 def no_gradient(
@@ -87,8 +81,8 @@ def no_gradient(
     """Most groups have one reward for all their completions, so nothing is learned from them.
 
     Of a prompt that is solved with probability p, a group of G has no gradient with probability
-    p^G + (1 - p)^G. Whether larger groups would help, and which, follows from the pass rates
-    seen (`helpful_group_size`); where they cannot, the groups' contents say why. Groups that
+    p^G + (1 - p)^G. Which G would do follows from the share of right answers, as if all prompts
+    were alike; where that cannot be the reason, the groups' contents say what is. Groups that
     are all right are tolerated for longer (`SOLVED`): they are how a good run ends.
     """
     shares = _window(metrics, "frac_reward_zero_std")
@@ -159,7 +153,7 @@ def dead_reward(
     Either way it cancels when the group's mean is subtracted. The whole run counts: a part that
     has been learned was different once. Parts of weight 0 are only logged, and left out.
     """
-    weights = _weights(settings) or {}
+    weights = _weights(settings)
     dead = []
     for name in _parts(metrics, completions):
         if weights.get(name) != 0:
@@ -268,81 +262,24 @@ class RunWatch:
         return new
 
 
-# The group size that would help ------------------------------------------------------------
-
-
-def share_without_gradient(
-    right: Sequence[int], size: Sequence[int], group_sizes: Sequence[int]
-) -> np.ndarray:
-    """The expected share of groups without gradient, for each group size, on prompts like these.
-
-    Few samples say little about one prompt: 0 of 4 right is not p = 0. So the pass rates of all
-    prompts are taken as draws from one Beta distribution, whose mean and concentration are
-    averaged over their posterior (uniform and log-uniform prior), and p^G + (1 - p)^G is its
-    mean under that. A reward of right or wrong is meant.
-
-    Args:
-        right: right completions of each group `(n,)`.
-        size: completions of each group `(n,)`.
-        group_sizes: the sizes G asked about `(m,)`.
-
-    Returns:
-        Shares `(m,)`.
-
-    >>> bool(share_without_gradient([0, 1, 0, 1], [4, 4, 4, 4], [4])[0] > 0.3)
-    True
-    """
-    right, wrong = np.asarray(right), np.asarray(size) - np.asarray(right)
-    mean, concentration = np.meshgrid(expit(np.linspace(-7, 7, 113)), np.geomspace(0.01, 1000, 41))
-    a, b = (mean * concentration).ravel(), ((1 - mean) * concentration).ravel()
-    # a uniform prior of the mean, on a grid that is even in its logit
-    log_weight = np.log(mean * (1 - mean)).ravel()
-    pairs, counts = np.unique(np.stack([right, wrong]), axis=1, return_counts=True)
-    for (r, w), count in zip(pairs.T, counts, strict=True):
-        log_weight = log_weight + count * (betaln(a + r, b + w) - betaln(a, b))
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    # mean p^G under Beta(a, b) is the product of (a + i) / (a + b + i) over i < G
-    i = np.arange(max(group_sizes))[:, None]
-    all_right = np.cumprod((a + i) / (a + b + i), axis=0)
-    all_wrong = np.cumprod((b + i) / (a + b + i), axis=0)
-    return ((all_right + all_wrong) @ weight)[np.asarray(group_sizes) - 1]
-
-
-def helpful_group_size(right: Sequence[int], size: Sequence[int]) -> int | None:
-    """The smallest group size that leaves a share of at most `WANTED` without gradient.
-
-    `None` where even `LARGEST_GROUP` would not. Arguments as in `share_without_gradient`.
-
-    >>> helpful_group_size([1, 0, 1, 2, 0, 1, 1, 0] * 8, [4] * 64)
-    6
-    >>> helpful_group_size([0] * 32, [4] * 32) is None
-    True
-    """
-    if not len(right):
-        return None
-    sizes = np.arange(2, LARGEST_GROUP + 1)
-    enough = sizes[share_without_gradient(right, size, sizes) <= WANTED]
-    return int(enough[0]) if len(enough) else None
-
-
 def _advice_for_groups(groups: pd.DataFrame, right: float, wrong: float, alike: float) -> str:
     """One sentence; the shares are those of the groups without gradient."""
     if right + wrong <= MOSTLY:
         return "Right and wrong completions got the same reward: no group size helps, mend it."
-    needed = helpful_group_size(groups["right"], groups["size"])
-    if needed is None and alike >= MOSTLY and right < SURE:
+    if alike >= MOSTLY and right < SURE:
         return "The completions of a group are one text: sample at a higher temperature."
     if right >= MOSTLY:
         return "Take harder prompts, or stop: these are solved."
-    if needed is not None and needed > groups["size"].max():
-        return f"Groups of {needed} would leave about {WANTED:.0%} at the pass rates seen."
-    if needed is not None:
-        return "Right answers vary enough: see whether the reward tells them from wrong ones."
-    return (
-        f"Not even groups of {LARGEST_GROUP} would help at the pass rates seen: begin with "
-        "easier prompts, or with a model that solves some."
-    )
+    p, sizes = groups["right"].sum() / groups["size"].sum(), np.arange(2, LARGEST_GROUP + 1)
+    enough = sizes[p**sizes + (1 - p) ** sizes <= WANTED]
+    if not len(enough):
+        return (
+            f"Not even groups of {LARGEST_GROUP} would help with {p:.0%} right answers: begin "
+            "with easier prompts, or with a model that solves some."
+        )
+    if enough[0] > groups["size"].max():
+        return f"Groups of {enough[0]} would leave about {WANTED:.0%}, were all prompts alike."
+    return "Some prompts are always solved and others never: choose those in between."
 
 
 # Each sign: what was seen, or `None` ---------------------------------------------------------
@@ -437,7 +374,7 @@ def _too_far(metrics: pd.DataFrame) -> str | None:
 
 
 def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
-    beta = _number(settings.get("beta"))
+    beta = settings.get("beta") or 0.0
     steps, rewards = _values(metrics, "kl"), _values(metrics, "reward")
     spreads = _values(metrics, "reward_std")
     if not beta >= KL_STRONG or min(len(steps), len(rewards), len(spreads)) < 2 * WINDOW:
@@ -455,7 +392,7 @@ def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
 def _drowned(completions: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
     weights, part = _weights(settings), f"reward/{KL_PART}"
     newest = _newest(completions)
-    if weights is None or not weights.get(KL_PART):
+    if not weights.get(KL_PART):
         return None
     if not {"step", "prompt", part, "reward"} <= set(newest):
         return None
@@ -472,7 +409,7 @@ def _drowned(completions: pd.DataFrame, settings: Mapping[str, Any]) -> str | No
     )
 
 
-# Reading frames that may lack anything -------------------------------------------------------
+# Reading the frames -----------------------------------------------------------------------
 
 
 def _finding(detector: str, metrics, completions, message: str, advice: str) -> Finding:
@@ -485,12 +422,11 @@ def _numbers(frame: pd.DataFrame, column: str) -> pd.Series:
     """A column as floats; NaN is what is no finite number, and all of it where there is none."""
     if column not in frame:
         return pd.Series(np.nan, frame.index)
-    numbers = pd.to_numeric(frame[column], errors="coerce").astype(float)
-    return numbers.where(np.isfinite(numbers))
+    return pd.to_numeric(frame[column], errors="coerce").astype(float).replace(np.inf, np.nan)
 
 
 def _values(frame: pd.DataFrame, column: str) -> np.ndarray:
-    """The finite numbers of a column, oldest first."""
+    """The numbers of a column, oldest first."""
     return _numbers(frame, column).dropna().to_numpy()
 
 
@@ -500,32 +436,26 @@ def _window(metrics: pd.DataFrame, column: str) -> np.ndarray | None:
     return values if len(values) >= FEWEST else None
 
 
-def _newest(completions: pd.DataFrame) -> pd.DataFrame:
-    """The newest recorded steps, so many that they hold `ENOUGH` completions."""
-    return _steps(completions, newest=True)
-
-
-def _oldest(completions: pd.DataFrame) -> pd.DataFrame:
-    return _steps(completions, newest=False)
-
-
 def _right_answers(completions: pd.DataFrame) -> tuple[float, float]:
     """The share of right answers among the oldest and the newest; NaN where it is unknown."""
-    ends = (_values(part, "correct") for part in (_oldest(completions), _newest(completions)))
-    first, last = (values.mean() if len(values) else np.nan for values in ends)
+    if "correct" not in completions:
+        return np.nan, np.nan
+    first, last = (_newest(completions, oldest)["correct"].mean() for oldest in (True, False))
     return first, last
 
 
-def _steps(completions: pd.DataFrame, newest: bool) -> pd.DataFrame:
-    steps = _numbers(completions, "step")
-    counts = steps.value_counts().sort_index(ascending=not newest).cumsum()
+def _newest(completions: pd.DataFrame, oldest: bool = False) -> pd.DataFrame:
+    """The newest recorded steps, or the oldest, so many that they hold `ENOUGH` completions."""
+    if "step" not in completions:
+        return completions
+    counts = completions["step"].value_counts().sort_index(ascending=oldest).cumsum()
     wanted = counts.index[: int((counts < ENOUGH).sum()) + 1]
-    return completions[steps.isin(wanted).to_numpy()].reset_index(drop=True)
+    return completions[completions["step"].isin(wanted)].reset_index(drop=True)
 
 
 def _group_ids(completions: pd.DataFrame) -> np.ndarray:
     """The group of each completion: those of one prompt at one step."""
-    keys = completions[["step", "prompt"]].map(str)
+    keys = completions[["step", "prompt"]].map(str)  # a chat's prompt is a list
     return keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
 
 
@@ -533,22 +463,13 @@ def _groups(completions: pd.DataFrame) -> pd.DataFrame:
     """For each group: `size`, `right`, `spread` of the reward, `alike` (one text)."""
     if not {"step", "prompt", "completion", "correct", "reward"} <= set(completions):
         return pd.DataFrame(columns=["size", "right", "spread", "alike"], dtype=float)
-    table = pd.DataFrame(
-        {
-            "correct": _numbers(completions, "correct") > 0,
-            "reward": _numbers(completions, "reward"),
-            "text": completions["completion"].map(str),
-            "group": _group_ids(completions),
-        }
-    ).dropna()
-    groups = table.groupby("group")
-    reward = groups["reward"].agg(["size", "min", "max"])
+    groups = completions.groupby(_group_ids(completions))
     result = pd.DataFrame(
         {
-            "size": reward["size"],
+            "size": groups.size(),
             "right": groups["correct"].sum().astype(int),
-            "spread": reward["max"] - reward["min"],
-            "alike": groups["text"].nunique() == 1,
+            "spread": groups["reward"].max() - groups["reward"].min(),
+            "alike": groups["completion"].agg(lambda texts: texts.map(str).nunique() == 1),
         }
     )
     return result[result["size"] > 1]
@@ -556,44 +477,27 @@ def _groups(completions: pd.DataFrame) -> pd.DataFrame:
 
 def _parts(metrics: pd.DataFrame, completions: pd.DataFrame) -> list[str]:
     """The names of the reward parts, as metrics and completions have them."""
-    names = [str(c)[len("rewards/") : -len("/mean")] for c in metrics if _is_part(str(c))]
-    names += [str(c).removeprefix("reward/") for c in completions if str(c).startswith("reward/")]
+    names = [c.split("/")[1] for c in metrics if c.startswith("rewards/") and c.endswith("/mean")]
+    names += [c.removeprefix("reward/") for c in completions if c.startswith("reward/")]
     return list(dict.fromkeys(names))
 
 
-def _is_part(column: str) -> bool:
-    return column.startswith("rewards/") and column.endswith("/mean")
-
-
-def _weights(settings: Mapping[str, Any]) -> dict[str, float] | None:
-    names = settings.get("reward_funcs")
-    if not isinstance(names, list):
-        return None
-    weights = settings.get("reward_weights") or [1.0] * len(names)
-    return dict(zip(names, map(_number, weights), strict=True))
+def _weights(settings: Mapping[str, Any]) -> dict[str, float]:
+    names = settings.get("reward_funcs") or []
+    return dict(zip(names, settings.get("reward_weights") or [1.0] * len(names), strict=True))
 
 
 def _per_step(completions: pd.DataFrame, settings: Mapping[str, Any]) -> int:
     """Completions of a step; 0 where neither a recorded step nor the settings tell."""
-    steps = _numbers(completions, "step").dropna()
-    if len(steps):
-        return int(steps.value_counts().iloc[0])
+    if "step" in completions and len(completions):
+        return int(completions["step"].value_counts().iloc[0])
     batch = settings.get("per_device_train_batch_size", 0)
-    batches = settings.get("gradient_accumulation_steps", 1)
-    return batch * batches if isinstance(batch, int) and isinstance(batches, int) else 0
+    return batch * settings.get("gradient_accumulation_steps", 1)
 
 
 def _repetition(completions: pd.Series) -> np.ndarray:
     """The share of repeated word trigrams in each completion."""
-    return -np.array(_PENALTY([str(text) for text in completions]) or [0.0])
-
-
-def _number(value: Any) -> float:
-    """`value` as a float, also from text like `1e-3`; what is no number is NaN."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
+    return -np.array(_PENALTY([str(text) for text in completions]))
 
 
 _PENALTY: Callable[..., list[float]] = repetition_penalty(3, -1.0)
