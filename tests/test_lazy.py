@@ -8,7 +8,7 @@ import pytest
 from casebook.lazy import lazy_names
 
 
-@pytest.mark.parametrize("package", ["bundle", "experiments", "records", "training"])
+@pytest.mark.parametrize("package", ["experiments", "records", "training"])
 def test_every_name_that_a_package_lists_is_there(package):
     module = importlib.import_module(f"casebook.{package}")
     assert module.__all__

@@ -248,37 +248,24 @@ def try_(
     prompt: Annotated[
         str | None, Option(help="A prompt of your own; for poker five cards are enough.")
     ] = None,
-    row: Annotated[int | None, Option(min=0, help="A row of the split instead.")] = None,
-    split: Annotated[str, Option(help="train, validation or test.")] = "test",
+    row: Annotated[int | None, Option(min=0, help="A test row instead.")] = None,
     answer: Annotated[str | None, Option(help="The right answer to your prompt.")] = None,
     base: Annotated[bool, Option("--base", help="Ask the base model as well.")] = False,
     samples: Annotated[int, Option(min=0, help="Sampled completions beside the greedy one.")] = 0,
-    seed: Annotated[int, Option(min=0, max=SEEDS, help="Of the samples.")] = 0,
-    as_is: Annotated[bool, Option("--as-is", help="Put nothing around the prompt.")] = False,
-    as_json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Ask a trained policy one prompt: its completion, the grade, and the reward by part."""
+    """Ask a trained policy: its completions, the grade, and the reward by part.
+
+    Without a prompt or a row it answers each line that is typed.
+    """
     _use_data(data_dir)
-    from casebook.policy import show, try_policy
+    if (profile := _profile_of(Path(run)) or _profile_of(Path(run) / "adapter")) is not None:
+        choose_backend(profile)
+    from casebook.policy import Policy, lines
 
-    tried = try_policy(
-        run,
-        prompt,
-        row=row,
-        split=split,
-        answer=answer,
-        base=base,
-        samples=samples,
-        seed=seed,
-        as_is=as_is,
-    )
-    if as_json:
-        from casebook.paths import plain
-
-        print(json.dumps(plain(tried.as_json()), indent=1))
-    else:
-        show(tried)
+    policy, once = Policy(run), prompt is not None or row is not None
+    for text in [prompt] if once else filter(None, map(str.strip, sys.stdin)):
+        _say("\n".join(lines(*policy.ask(text, row, answer, base, samples))))
 
 
 @app.command()
