@@ -19,6 +19,7 @@ the commit that froze it; the records decide. A comparison has
     frozen           the commit that first held it; a new expectation gets it with its records
     first_record     the commit of the first record, where that came before or was looked up
     reason, seen     why it was expected, and what a trial had shown of it before
+    withdrawn        why it will not be run after all
 
 Two figures differ where every seed moves the same way and the pooled 95 % intervals (over seeds,
 then prompts) do not overlap; a training has at least three seeds. A real model before its
@@ -214,6 +215,8 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
 
 def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The outcome of a prediction."""
+    if "withdrawn" in row:
+        return {"outcome": NO_RUN, "measured": row["withdrawn"], "model": "", "command": ""}
     for where in _ways(row):
         name = where.partition("/")[0]
         if not any(records_at(case, name, runs, row["profile"])):

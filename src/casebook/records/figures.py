@@ -85,7 +85,7 @@ def records_at(
         if studies.path(name).exists():
             yield name, STUDY, studies.read(name)
         return
-    for record in committed(case, profile) if runs is None else runs:
+    for record in committed(case, profile, name) if runs is None else runs:
         if record["profile"] == profile and fnmatch(str(record.get("arm")), name):
             yield record["arm"], record["seed"], record
 
