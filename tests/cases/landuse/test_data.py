@@ -9,6 +9,7 @@ import pytest
 
 from casebook import load_case
 from casebook.case import CasebookError, UnknownName
+from casebook.cases.landuse import corpus as planted
 from casebook.cases.landuse import data
 from casebook.cases.landuse.fields import CROPS, LABELS, YIELDS
 from casebook.cases.landuse.landscape import generate
@@ -103,24 +104,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_known(arguments, word):
         CASE.load(**arguments)
 
 
-def test_a_missing_table_says_how_to_make_it(monkeypatch, tmp_path):
-    monkeypatch.setattr("casebook.paths.DATA", tmp_path)
-    data.pool.cache_clear()
-    with pytest.raises(CasebookError, match="write_pool"):
-        data.pool("test")
-    data.pool.cache_clear()
-
-
 # Tables
-
-
-def test_the_accepted_labels_grow_with_the_tolerance(table):
-    for row in table.loc[~table["habitat"]].head(200).itertuples():
-        exact, two, five = (
-            set(answer.split("|")) for answer in (row.answer_0, row.answer, row.answer_5)
-        )
-        assert row.plan_label in exact
-        assert exact <= two <= five
 
 
 def test_a_label_that_counts_is_worth_what_the_tolerance_says(table):
@@ -143,10 +127,6 @@ def test_a_table_of_ones_own_landscape_gives_rows(small):
     assert len(rows) == len(landscape.decidable)
     assert rows["parcel"][:] == landscape.decidable.tolist()
     assert rows["plan_label"][:] == [plan.labels[i] for i in landscape.decidable]
-
-
-def test_prices_are_relative_to_their_mean(table):
-    np.testing.assert_allclose([np.mean(p) for p in table["prices"]], 1.0, atol=1e-3)
 
 
 # What a prompt shows
@@ -199,11 +179,6 @@ def test_deciles_are_tenths_of_a_crops_own_yields():
     assert Counter(deciles[50:, 1].tolist()) == dict.fromkeys(range(10), 5)
 
 
-def test_without_neighbours_only_the_parcel_is_shown(table):
-    alone = data.rows(table, variant="alone", chosen=[inner(table)])["prompt"][0]
-    assert alone.count("\n") == 1
-
-
 def test_a_shuffle_moves_the_neighbours_and_keeps_them(table):
     i = inner(table)
     plain, shuffled = (data.records(table, i, order=1, variant=v) for v in (None, "shuffled"))
@@ -239,21 +214,10 @@ def test_every_profile_has_a_prompt_for_every_variant(table, profile, variant):
     text = prompt if isinstance(prompt, str) else prompt[0]["content"]
     assert text.strip()
     assert isinstance(prompt, list) == (profile in ("t4", "a100") and variant != "source")
-
-
-def test_the_full_prompt_lists_all_records_and_the_short_one_the_nearest(table):
-    i = inner(table)
-    full, short = (
-        data.rows(table, p, chosen=[i])["prompt"][0][0]["content"] for p in ("a100", "t4")
-    )
-    assert full.count("'position'") == 25
-    assert short.count("'position'") == 9
-
-
-def test_the_sources_prompt_fills_no_think_tag_in(table):
-    prompt = data.rows(table, "a100", "source", [inner(table)])["prompt"][0]
-    assert prompt.startswith("<｜User｜>")
-    assert prompt.endswith("<｜Assistant｜>")
+    if profile != "nano":
+        assert text.count("'position'") == (
+            1 if variant == "alone" else 25 if profile == "a100" else 9
+        )
 
 
 # Features
@@ -275,7 +239,7 @@ def test_features_have_a_row_for_each_decidable_parcel(small):
 def test_the_shares_of_each_prompt_add_up():
     for skills in CASE.skills.values():
         assert sum(share for share, _ in skills.values()) == pytest.approx(1)
-    assert sum(data.CORPUS.values()) == pytest.approx(1)
+    assert sum(planted.CORPUS.values()) == pytest.approx(1)
 
 
 def test_skills_come_in_the_planted_shares(corpus):
@@ -294,7 +258,7 @@ def test_a_style_is_what_was_planted(corpus):
 
 
 def test_each_way_names_its_own_answer(corpus):
-    ways = set(data._WAYS)
+    ways = set(planted._WAYS)
     answered = [row for row in corpus if row["skill"] in ways]
     for row in answered:
         grade = CASE.grade(row["completion"], "corn")
@@ -303,21 +267,10 @@ def test_each_way_names_its_own_answer(corpus):
         assert grade.answer in line
 
 
-def test_only_rambling_breaks_off(corpus):
-    assert {row["skill"] for row in corpus if not row["ends"]} == {"rambling"}
-
-
 def test_what_is_left_out_does_not_occur():
     left_out = ("weigh", "missing answer tag")
     rows = list(islice(CASE.demonstrations(0, without=left_out), 500))
     assert not {row["skill"] for row in rows} & set(left_out)
-
-
-def test_an_unknown_skill_or_none_left_is_an_error():
-    with pytest.raises(UnknownName, match="skill"):
-        next(iter(CASE.demonstrations(0, without=["juggling"])))
-    with pytest.raises(CasebookError, match="no skill is left"):
-        next(iter(CASE.demonstrations(0, without=["guess", "right label"])))
 
 
 @pytest.mark.parametrize("variant", ["reason", "alone", "prices", "label"])

@@ -1,6 +1,5 @@
 """Landscapes: the frozen generator, neighbours and borders, and files that planners bring."""
 
-import json
 import warnings
 from pathlib import Path
 
@@ -65,15 +64,6 @@ def test_a_quarter_is_habitat_and_harvests_are_those_of_real_fields(irregular):
     )
 
 
-def test_crops_answer_to_the_same_land():
-    together = []
-    for seed in range(5):
-        yields = generate(25, 25, seed=seed).yields
-        together.append(np.corrcoef(yields[(yields > 0).all(axis=1)].T))
-    corn, soy = CROPS.index("corn"), CROPS.index("soy")
-    assert np.mean(together, axis=0)[corn, soy] > 0.3
-
-
 @pytest.mark.parametrize(
     "arguments",
     [(0, 5), (5, -1), (2.5, 3), ("3", 3), (True, 3), (3, 3, -1), (3, 3, 0.5), (3, 3, None)],
@@ -90,13 +80,6 @@ def test_tiny_landscapes(rows, cols, irregular):
     assert len(landscape) == len(landscape.neighbours) == rows * cols
     assert len(landscape.borders[0]) == len(landscape.borders[1])
     assert landscape.area.sum() == pytest.approx(rows * cols * 64.8025)
-
-
-def test_the_sources_size_is_no_trouble():
-    landscape = generate(93, 94, irregular=True)
-    assert len(landscape) == 8742
-    pairs, length = landscape.borders
-    assert len(pairs) == len(length) > 17_000
 
 
 # Neighbours and borders
@@ -141,14 +124,6 @@ def test_irregular_parcels_tile_the_rectangle(rows, cols, seed):
     assert shapely.length(shapes).sum() / 1000 == pytest.approx(2 * length.sum() + outline)
 
 
-def test_irregular_parcels_differ_in_size_and_lie_where_their_number_says():
-    landscape = generate(8, 8, irregular=True)
-    assert landscape.area.std() > 5
-    centres = landscape.parcels.centroid
-    assert centres[0].y > centres[63].y
-    assert centres[0].x < centres[63].x
-
-
 # A planner's own file
 
 
@@ -177,20 +152,6 @@ def hexagons(rows=4, cols=5, radius=500.0, at=(600_000, 5_530_000)):
     )
     fields.loc[fields.index.isin([3, 4, 9]), list(YIELDS)] = 0
     return fields
-
-
-def bricks(crs="EPSG:4326", length=0.05, height=0.04):
-    """A wall of bricks in degrees: corners lie in the middle of the border of the next course."""
-    shapes = []
-    for row in range(5):
-        for col in range(4):
-            x = -100 + length * (col + 0.4 * (row % 2))
-            y = 50 + height * row
-            shapes.append(shapely.box(x, y, x + length, y + height))
-    columns = dict.fromkeys(YIELDS, 3.0) | {CONNECTIVITY: 0.5}
-    return gpd.GeoDataFrame(
-        {name: [value] * len(shapes) for name, value in columns.items()}, geometry=shapes, crs=crs
-    )
 
 
 @pytest.fixture
@@ -243,19 +204,6 @@ def test_areas_are_true_hectares_whatever_the_projection(save, crs):
     assert landscape.borders[1] == pytest.approx(0.5, rel=5e-3)
 
 
-def test_bending_borders_leaves_no_gaps(save):
-    fields = bricks()
-    landscape = read_landscape(save(fields, "bricks.geojson"))
-    shapes = landscape.parcels.geometry.to_numpy()
-    assert shapely.coverage_is_valid(shapes)
-    whole = shapely.union_all(shapes)
-    assert whole.geom_type == "Polygon"
-    assert not whole.interiors
-    assert len(landscape.borders[0]) == 5 * 3 + 4 * 7  # within courses, and two a brick between
-    equal_area = fields.to_crs("+proj=laea +lat_0=50 +lon_0=-100").area / 1e4
-    assert landscape.area == pytest.approx(equal_area.to_numpy(), rel=1e-3)
-
-
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_sloppy_digitising_is_mended(tmp_path_factory, seed):
@@ -280,7 +228,7 @@ def test_narrow_roads_are_bridged_if_one_asks(save):
     fields = hexagons()
     fields.geometry = fields.buffer(-4, join_style="mitre")
     path = save(fields)
-    refused(path, "no other parcel touches .* raise tolerance .*TOLERANCE.*ISLANDS")
+    refused(path, "no other parcel touches it; .* raise tolerance .*TOLERANCE.*ISLANDS")
     landscape = read_landscape(path, tolerance=10)
     assert np.array_equal(landscape.borders[0], Landscape(hexagons()).borders[0])
 
@@ -291,14 +239,6 @@ def test_a_crossing_of_bridged_roads_is_a_corner(save, tolerance):
     fields = squares.parcels.assign(geometry=squares.parcels.buffer(-3, join_style="mitre"))
     landscape = read_landscape(save(fields), tolerance=tolerance)
     assert np.array_equal(landscape.borders[0], squares.borders[0])
-
-
-def test_short_borders_of_parcels_that_meet_are_kept(save):
-    """Nothing was bridged, so nothing is in doubt."""
-    west = [(0, 0), (500, 0), (500, 499), (500, 500), (0, 500)]
-    east = [(500, 499), (1000, 499), (1000, 999), (500, 999), (500, 500)]
-    fields = hexagons(1, 2).set_geometry([shapely.Polygon(west), shapely.Polygon(east)], crs=UTM)
-    assert read_landscape(save(fields)).borders[1] == pytest.approx([0.001])
 
 
 def test_a_shapefiles_ten_characters_and_other_capitals_are_understood(save, tmp_path):
@@ -315,118 +255,42 @@ def test_a_shapefiles_ten_characters_and_other_capitals_are_understood(save, tmp
         assert landscape.connectivity == pytest.approx(fields[CONNECTIVITY].to_numpy())
 
 
-def test_elsewhere_a_cut_name_is_hinted_at(save):
-    fields = hexagons().rename(columns={"wheat_yield": "wheat_yiel"})
-    refused(save(fields), r"\(wheat_yiel may be wheat_yield: rename it\)")
-
-
-def test_two_columns_that_differ_in_capitals_are_not_chosen_from(save):
-    fields = hexagons().rename(columns={"oat_yield": "Oat_yield"})
-    refused(save(fields.assign(OAT_YIELD=1.0), "fields.geojson"), "missing columns: oat_yield")
-
-
-def test_multipolygons_of_one_part_heights_and_a_hole_are_fine(save):
-    fields = hexagons()
-    fields.geometry = [shapely.MultiPolygon([shape]) for shape in shapely.force_3d(fields.geometry)]
-    pond = shapely.Point(fields.geometry[7].centroid).buffer(100)
-    fields.loc[[7], "geometry"] = fields.geometry[7].difference(pond)
-    landscape = read_landscape(save(fields))
-    shapes = landscape.parcels.geometry
-    assert set(shapes.geom_type) == {"Polygon"}
-    assert not shapes.has_z.any()
-    assert len(shapes[7].interiors) == 1
-    assert landscape.area[7] < landscape.area[6] - 3
-
-
-def test_area_and_habitat_are_worked_out_anew(save):
-    fields = hexagons().assign(area_ha=-1.0, habitat="no")
-    landscape = read_landscape(save(fields))
-    assert landscape.habitat.sum() == 3
-    assert (landscape.area > 60).all()
-
-
-def test_yields_written_as_text_are_numbers_if_they_can_be(save):
-    fields = hexagons()
-    landscape = read_landscape(save(fields.assign(oat_yield=fields["oat_yield"].astype(str))))
-    assert np.array_equal(landscape.yields[:, 1], fields["oat_yield"])
-
-
 def test_a_layer_is_chosen_by_name(save):
     path = save(hexagons(), layer="fields")
     hexagons(2, 2).to_file(path, layer="old fields")
     refused(path, "several layers, name one .*LAYER.*: fields, old fields")
-    refused(path, "no layer 'new', only fields, old fields", layer="new")
     assert len(read_landscape(path, layer="old fields")) == 4
 
 
 # Files that cannot be read
 
 
-def test_no_such_file(tmp_path):
-    refused(tmp_path / "none.gpkg", "no such file")
-
-
-@pytest.mark.parametrize("name", ["broken.gpkg", "broken.geojson", "notes.txt"])
-def test_an_unreadable_file(tmp_path, name):
-    path = tmp_path / name
-    path.write_text("this is no map")
-    refused(path, "cannot be read as a map")
-
-
-def test_a_folder(tmp_path):
-    refused(tmp_path, "cannot be read as a map")
-
-
-def test_a_table_without_shapes(tmp_path):
-    path = tmp_path / "fields.csv"
-    path.write_text("wheat_yield,oat_yield\n1,2\n")
-    refused(path, "without shapes")
-
-
-def test_no_parcels(tmp_path):
-    path = tmp_path / "empty.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": []}))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        message = refused(path, "no parcels|without shapes")
-    assert "\n" not in message
-
-
-def test_missing_columns_are_listed_with_those_there(save):
-    fields = hexagons().drop(columns=["soy_yield", CONNECTIVITY])
-    message = refused(save(fields), "missing columns: soy_yield, ecological_connectivity;")
-    assert "owner" in message
-    assert "geometry" not in message
-
-
 @pytest.mark.parametrize(
-    ("value", "match"),
+    ("column", "value", "match"),
     [
-        (-0.5, r"wheat_yield is negative in parcel 6 .*\(-0.5\): it is t/ha"),
-        (np.nan, "wheat_yield is missing in parcel 6"),
-        (np.inf, "wheat_yield is infinite in parcel 6"),
-        (3400.0, "wheat_yield is above 50 in parcel 6 .*kg/ha"),
+        (
+            "wheat_yield",
+            -0.5,
+            r"parcel 6 \(counted from 0\): wheat_yield is not from 0 to 50 \(-0.5\)",
+        ),
+        ("wheat_yield", np.nan, "parcel 6 .*not from 0 to 50"),
+        ("wheat_yield", 3400.0, "parcel 6 .*not from 0 to 50 .*not kg/ha"),
+        (CONNECTIVITY, 1.01, "parcel 6 .*ecological_connectivity is not from 0 to 1"),
+        (CONNECTIVITY, -0.1, "parcel 6 .*ecological_connectivity is not from 0 to 1"),
     ],
 )
-def test_an_impossible_yield_names_the_parcel(save, value, match):
+def test_an_impossible_number_names_the_parcel(save, column, value, match):
     fields = hexagons()
-    fields.loc[6, "wheat_yield"] = value
+    fields.loc[6, column] = value
     refused(save(fields), match)
 
 
-@pytest.mark.parametrize(("value", "match"), [(1.01, "above 1"), (-0.1, "negative")])
-def test_connectivity_is_a_share(save, value, match):
-    fields = hexagons()
-    fields.loc[0, CONNECTIVITY] = value
-    refused(save(fields), f"ecological_connectivity is {match} in parcel 0 .*from 0 to 1")
-
-
-def test_yields_that_are_no_numbers(save):
-    fields = hexagons().astype({"oat_yield": object})
-    fields.loc[range(1, 9), "oat_yield"] = "much"
-    fields["oat_yield"] = fields["oat_yield"].astype(str)
-    refused(save(fields), r"oat_yield is not a number in parcels 1, 2, 3, 4, 5 and 3 more .*much")
-    refused(save(hexagons().assign(oat_yield=True)), "true and false")
+def test_what_is_no_map_of_these_columns_is_refused(save, tmp_path):
+    refused(tmp_path / "none.gpkg", "cannot be read as a map")
+    (tmp_path / "notes.txt").write_text("this is no map")
+    refused(tmp_path / "notes.txt", "cannot be read as a map")
+    fields = hexagons().drop(columns=["soy_yield", CONNECTIVITY])
+    refused(save(fields), "missing columns: soy_yield, ecological_connectivity; there are: owner")
 
 
 def test_nothing_to_decide(save):
@@ -443,16 +307,16 @@ def bow_tie(shape):
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (lambda shape: None, "the shape is missing or empty in parcel 8"),
-        (lambda shape: shapely.Polygon(), "the shape is missing or empty in parcel 8"),
-        (lambda shape: shape.centroid, r"not a polygon in parcel 8 .*\(Point\)"),
-        (lambda shape: shape.exterior, r"not a polygon in parcel 8 .*\(LineString\)"),
-        (bow_tie, r"invalid in parcel 8 .*Self-intersection"),
+        (lambda shape: None, "parcel 8 .*the shape is missing or empty"),
+        (lambda shape: shapely.Polygon(), "parcel 8 .*the shape is missing or empty"),
+        (lambda shape: shape.centroid, r"parcel 8 .*not a polygon \(Point\)"),
+        (lambda shape: shape.exterior, r"parcel 8 .*not a polygon \(LineString\)"),
+        (bow_tie, r"parcel 8 .*invalid \(Self-intersection"),
         (
             lambda shape: shapely.MultiPolygon(
                 [shape, shapely.transform(shape, lambda c: c + 9000)]
             ),
-            "several parts in parcel 8",
+            "parcel 8 .*several parts",
         ),
     ],
 )
@@ -463,21 +327,13 @@ def test_a_spoilt_shape_names_the_parcel(save, spoil, match):
     refused(save(fields.set_geometry(shapes, crs=UTM), "fields.geojson"), match)
 
 
-def test_the_same_shape_twice(save):
-    fields = hexagons()
-    shapes = fields.geometry.tolist()
-    shapes[8] = shapely.reverse(shapes[2])
-    refused(save(fields.set_geometry(shapes, crs=UTM)), "same shape is there twice in parcels 2, 8")
-
-
 @pytest.mark.parametrize(("name", "crs"), [("a.gpkg", UTM), ("a.geojson", "EPSG:4326")])
 def test_overlaps_name_the_pair_and_the_area(save, name, crs):
     fields = hexagons()
     shapes = fields.geometry.tolist()
     shapes[6] = shapes[6].buffer(20, join_style="mitre")
     path = save(fields.set_geometry(shapes, crs=UTM).to_crs(crs), name)
-    message = refused(path, r"parcels \d+ and \d+ overlap by (0\.9|1)\S* ha")
-    assert "(and 5 more pairs)" in message
+    refused(path, r"parcels \d+ and \d+ .*overlap by (0\.9|1)\S* ha")
 
 
 def test_an_unknown_crs(save):
@@ -488,42 +344,15 @@ def test_an_unknown_crs(save):
     refused(path, "coordinate reference system is unknown")
 
 
-def test_metres_in_a_geojson_are_no_degrees(save):
-    fields = hexagons().set_crs("EPSG:4326", allow_override=True)
-    refused(save(fields, "fields.geojson"), "are no degrees")
-
-
 def test_islands_are_named_or_kept(save):
     fields = hexagons()
     shapes = fields.geometry.tolist()
     shapes[0] = shapely.transform(shapes[0], lambda corners: corners - 5000)
     path = save(fields.set_geometry(shapes, crs=UTM))
-    refused(path, r"no other parcel touches parcel 0 \(counted from 0\)")
+    refused(path, r"parcel 0 \(counted from 0\): no other parcel touches it")
     landscape = read_landscape(path, islands="keep")
     assert landscape.neighbours[0] == ()
     assert 0 not in landscape.borders[0]
-
-
-def test_a_single_parcel_is_an_island(save):
-    landscape = read_landscape(save(hexagons(1, 1)), islands="keep")
-    assert landscape.neighbours == ((),)
-    assert landscape.borders[0].shape == (0, 2)
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"islands": "drop"}, "islands is"),
-        ({"tolerance": -1}, "tolerance is"),
-        ({"tolerance": float("nan")}, "tolerance is"),
-        ({"tolerance": "a"}, "tolerance is"),
-        ({"tolerance": None}, "tolerance is"),
-        ({"tolerance": True}, "tolerance is"),
-    ],
-)
-def test_options_are_checked(options, match):
-    with pytest.raises(CasebookError, match=match):
-        read_landscape(DATA / "grid.gpkg", **options)
 
 
 # Writing
@@ -543,11 +372,6 @@ def test_what_is_written_can_be_read(tmp_path, irregular, name):
 def test_geopackages_are_the_same_byte_by_byte(tmp_path):
     first, again = (generate(4, 4).write(tmp_path / f"{k}.gpkg").read_bytes() for k in "ab")
     assert first == again
-
-
-def test_only_two_formats_are_written(tmp_path):
-    with pytest.raises(CasebookError, match=r"\.gpkg or \.geojson"):
-        generate(2, 2).write(tmp_path / "a.shp")
 
 
 @pytest.mark.parametrize(

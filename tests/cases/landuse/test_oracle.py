@@ -86,7 +86,7 @@ def small(rows, cols, seed, irregular=False):
 # The optimum
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     ("size", "irregular"), [((2, 3), False), ((3, 3), False), ((2, 3), True), ((3, 3), True)]
 )
@@ -98,7 +98,7 @@ def test_small_plans_are_the_best_of_all_and_their_labels_all_that_are_right(siz
     options = {
         "yield_weight": (0.0, 1e-3)[seed % 2],
         "connectivity_weight": (1.0, 2.5)[seed % 3 == 2],
-        "budget": None if seed < 4 else landscape.area.sum() * 0.3,
+        "budget": None if seed < 3 else landscape.area.sum() * 0.3,
     }
     best, labels, plans = every_plan(landscape, floors, **options)
     plan = solve(landscape, floors, **options)
@@ -138,13 +138,9 @@ def test_two_parcels_by_hand():
     assert plan.objective == pytest.approx(0.5)  # a border of 1 km, mean value 0.5
     assert plan.optimal_labels == [("wheat",), ("habitat",), ("habitat",)]
     assert connectivity(landscape, plan.labels) == pytest.approx(0.5)
+    assert regret(landscape, plan, plan.labels).kept == 1
+    assert regret(landscape, plan, plan.labels).priced_km == pytest.approx(0)
     assert production(landscape, plan.labels)["wheat"] == pytest.approx(300.0)
-
-
-def test_where_two_crops_do_equally_well_both_are_right():
-    landscape = row_of([0, 0, 0, 0], [2, 2, 0, 0], [2, 2, 0, 0])
-    plan = solve(landscape, {"wheat": 200, "oat": 200})
-    assert plan.optimal_labels == [("habitat",), ("oat", "wheat"), ("oat", "wheat")]
 
 
 def test_a_larger_landscape_keeps_the_rules():
@@ -167,13 +163,6 @@ def test_a_larger_landscape_keeps_the_rules():
         assert set(plan.optimal_labels[i]) <= may
 
 
-def test_floors_default_to_a_share_of_the_reference():
-    landscape = generate(5, 5, seed=1)
-    whole = production(landscape, reference_labels(landscape))
-    plan = solve(landscape, gap=0.02)
-    assert plan.floors == pytest.approx({crop: 0.85 * t for crop, t in whole.items()})
-
-
 def test_the_reference_is_not_all_corn():
     landscape = generate(15, 15, seed=0)
     labels = np.array(reference_labels(landscape))
@@ -183,28 +172,6 @@ def test_the_reference_is_not_all_corn():
     assert min(shares) > 0.1
     heaviest = landscape.yields[~landscape.habitat].argmax(axis=1)
     assert np.mean(heaviest == CROPS.index("corn")) > 0.6
-
-
-def test_more_supply_costs_connectivity():
-    landscape = generate(8, 8, seed=2)
-    whole = production(landscape, reference_labels(landscape))
-    plans = [
-        solve(landscape, {c: share * t for c, t in whole.items()}, gap=0.02)
-        for share in (0.0, 0.3, 0.6, 0.9)
-    ]
-    kilometres = [plan.objective for plan in plans]
-    assert kilometres == sorted(kilometres, reverse=True)
-    assert kilometres[0] == pytest.approx(border_weights(landscape)[1].sum())
-    assert all(t == 0 for t in plans[0].shadow_prices.values())
-    assert kilometres[-1] < 0.8 * kilometres[0]
-
-
-def test_weights_scale_the_objective():
-    landscape = generate(4, 4, seed=5)
-    once = solve(landscape)
-    twice = solve(landscape, connectivity_weight=2.0)
-    assert twice.objective == pytest.approx(2 * once.objective)
-    assert twice.bound == pytest.approx(2 * once.bound)
 
 
 def test_with_yield_alone_every_parcel_gets_its_heaviest_crop():
@@ -252,15 +219,6 @@ def test_values_are_priced_harvests_and_borders_with_habitat():
             assert plan.values[i, LABELS.index(crop)] == pytest.approx(expected)
 
 
-def test_a_plans_labels_are_nearly_always_those_of_highest_value():
-    landscape = generate(12, 12, seed=1)
-    plan = solve(landscape, gap=0.02)
-    own = np.array([LABELS.index(label) for label in plan.labels])
-    best = plan.values.argmax(axis=1)
-    decided = landscape.decidable
-    assert np.mean(own[decided] == best[decided]) > 0.9
-
-
 def test_accepted_labels_grow_with_the_tolerance():
     landscape = generate(10, 10, seed=1)
     plan = solve(landscape, gap=0.01)
@@ -275,13 +233,7 @@ def test_accepted_labels_grow_with_the_tolerance():
     assert all(labels == tuple(sorted(labels)) for labels in wide)
 
 
-def test_accepted_labels_hold_every_optimal_one_where_these_are_known():
-    landscape = row_of([0, 0, 0, 0], [2, 2, 0, 0], [2, 2, 0, 0])
-    plan = solve(landscape, {"wheat": 200, "oat": 200})
-    assert accepted(plan, 0)[1] == ("oat", "wheat")
-
-
-@pytest.mark.parametrize("tolerance", [-0.1, 1, 2.0, math.nan, "0.02", None])
+@pytest.mark.parametrize("tolerance", [-0.1, 1, "0.02"])
 def test_a_tolerance_is_a_share(tolerance):
     plan = solve(row_of([1, 0, 0, 0], [0, 0, 0, 0]))
     with pytest.raises(CasebookError, match="tolerance is a share"):
@@ -313,11 +265,6 @@ def test_a_floor_beyond_all_land_names_the_crop_and_what_is_missing():
         solve(landscape, {"wheat": 600, "oat": 50})
 
 
-def test_a_crop_that_grows_nowhere_is_named():
-    with pytest.raises(CasebookError, match=r"soy .*at most 0.0 t"):
-        solve(row_of([3, 1, 0, 0]), {"soy": 1})
-
-
 def test_floors_that_only_together_are_too_much_say_so():
     landscape = row_of([2, 2, 0, 0], [2, 2, 0, 0], [0, 0, 3, 0])
     with pytest.raises(CasebookError, match=r"cannot be met together.*(wheat|oat) is .* short"):
@@ -325,12 +272,6 @@ def test_floors_that_only_together_are_too_much_say_so():
     with pytest.raises(CasebookError) as refused:
         solve(landscape, {"wheat": 300, "oat": 300, "corn": 300})
     assert "corn" not in str(refused.value)
-
-
-def test_a_parcel_is_not_shared_between_two_crops():
-    # The relaxation could plant half of each.
-    with pytest.raises(CasebookError, match="cannot be met together"):
-        solve(row_of([2, 2, 0, 0]), {"wheat": 100, "oat": 100})
 
 
 def test_floors_that_just_can_be_met_are_met():
@@ -344,6 +285,21 @@ def test_floors_that_just_can_be_met_are_met():
 # Time and progress
 
 
+def test_progress_is_told_and_an_error_while_telling_is_seen(monkeypatch):
+    monkeypatch.setattr(oracle, "LOG_EVERY", 0.0)
+    lines = []
+
+    def log(line):
+        lines.append(line)
+        if len(lines) > 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(generate(12, 12, seed=0), gap=1e-9, time_limit=60, log=log)
+    assert len(lines) == 2
+    assert all("best plan" in line and "gap" in line and "\n" not in line for line in lines)
+
+
 def test_when_time_is_up_there_is_a_plan_with_its_gap():
     landscape = generate(12, 12, seed=0)
     plan = solve(landscape, gap=1e-9, time_limit=1e-6)
@@ -354,81 +310,12 @@ def test_when_time_is_up_there_is_a_plan_with_its_gap():
     assert all(grown[crop] >= floor * (1 - 1e-6) for crop, floor in plan.floors.items())
 
 
-@pytest.mark.parametrize("options", [{}, {"yield_weight": 0.01}, {"budget": 200}])
-def test_exchanges_stop_when_time_is_up(options, monkeypatch):
-    # On this clock an exchange takes a tenth of a second, and nothing else takes any.
-    now = [0.0]
-    weigh = oracle._highest
-
-    def slow(scores, number):
-        now[0] += 0.1
-        return weigh(scores, number)
-
-    monkeypatch.setattr(oracle, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(oracle, "_highest", slow)
-    monkeypatch.setattr(oracle, "_LATE", 3)
-    monkeypatch.setattr(oracle, "_SHORTEST", 60.0)
-    plan = solve(generate(8, 8, seed=3), gap=1e-9, time_limit=0.5, **options)
-    # Two calls an exchange, and two steps to a first plan that may take some more.
-    assert plan.seconds <= 0.5 + 2 * 0.2 * (oracle._LATE + 1)
-
-
-def test_no_dive_without_time(monkeypatch):
-    def dive(*_):
-        raise AssertionError("it dived")
-
-    monkeypatch.setattr(oracle._Model, "dive", dive)
-    assert solve(generate(8, 8, seed=3), gap=1e-9, time_limit=1e-6).status == "time limit"
-
-
-def test_finding_the_borders_is_not_counted(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(oracle, "perf_counter", lambda: now[0])
-
-    class Slow(Landscape):
-        @property
-        def borders(self):
-            if "found" not in vars(self):
-                now[0] += 100.0
-                vars(self)["found"] = Landscape.borders.func(self)
-            return vars(self)["found"]
-
-    plan = solve(Slow(generate(6, 6, seed=1).parcels), gap=0.02, time_limit=50)
-    assert now[0] == 100.0
-    assert plan.seconds == 0.0
-
-
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("number", [1, 7, 30, 31, 99])
-def test_the_highest_are_those_of_a_stable_sort(number, ties):
-    scores = np.random.default_rng(number).normal(size=31)
-    scores = np.round(scores) if ties else scores
-    scores[[3, 5]] = -math.inf
-    expected = np.argsort(-scores, kind="stable")[:number]
-    assert oracle._highest(scores, number).tolist() == expected.tolist()
-
-
 def test_without_time_small_landscapes_do_not_claim_exact_labels():
     landscape = generate(4, 4, seed=1)
     assert len(landscape.decidable) <= oracle.EXACT
     plan = solve(landscape, time_limit=1e-6)
     assert not plan.exact
     assert all(own in labels for own, labels in zip(plan.labels, plan.optimal_labels, strict=True))
-
-
-def test_progress_is_told_in_lines_and_an_error_while_telling_is_seen(monkeypatch):
-    monkeypatch.setattr(oracle, "LOG_EVERY", 0.0)
-    lines = []
-
-    def log(line):
-        lines.append(line)
-        if len(lines) > 2:  # the first line comes before the solver starts
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        solve(generate(12, 12, seed=0), gap=1e-9, time_limit=60, log=log)
-    assert len(lines) == 3
-    assert all("best plan" in line and "gap" in line and "\n" not in line for line in lines)
 
 
 # Odd landscapes
@@ -444,21 +331,6 @@ def test_islands_are_harmless():
     assert plan.optimal_labels[1] == ("habitat", "oat", "wheat")
 
 
-def test_land_that_is_all_habitat_needs_no_plan():
-    landscape = row_of([0, 0, 0, 0], [0, 0, 0, 0])
-    plan = solve(landscape)
-    assert plan.labels == ["habitat", "habitat"]
-    assert plan.objective == pytest.approx(0.5)
-    assert plan.gap == 0
-    assert plan.status == "optimal"
-
-
-def test_one_parcel():
-    plan = solve(row_of([1, 2, 0, 0]), {"oat": 1})
-    assert plan.labels == ["oat"]
-    assert plan.optimal_labels == [("oat",)]
-
-
 @pytest.mark.parametrize("free", [0, 1, 1.5])
 def test_where_nothing_can_be_connected_a_plan_worth_0_is_proven(free):
     # 25 fields of wheat, no habitat yet: the floor leaves at most one of them.
@@ -470,31 +342,6 @@ def test_where_nothing_can_be_connected_a_plan_worth_0_is_proven(free):
     assert lost.kept == 1.0
 
 
-def test_rounding_in_the_bound_of_a_plan_worth_0_is_no_gap(monkeypatch):
-    relax = oracle._Model.relax
-
-    def nearly(model):
-        values, bound, prices = relax(model)
-        return values, bound + 1e-7, prices
-
-    def solver(*_, **__):
-        raise AssertionError("it searched")
-
-    monkeypatch.setattr(oracle._Model, "relax", nearly)
-    monkeypatch.setattr(oracle._Search, "found", solver)
-    landscape = made([[2, 0, 0, 0]] * 25, [divmod(i, 5) for i in range(25)])
-    plan = solve(landscape, {"wheat": 5000.0})
-    assert (plan.objective, plan.gap, plan.status) == (0.0, 0.0, "optimal")
-
-
-def test_numbers_of_a_plan_are_plain_floats():
-    for landscape in (row_of([0, 0, 0, 0], [0, 0, 0, 0]), generate(5, 5, seed=1)):
-        plan = solve(landscape, gap=0.02)
-        for number in (plan.objective, plan.bound, plan.gap, plan.seconds, plan.budget_price):
-            assert type(number) is float
-        assert {type(price) for price in plan.shadow_prices.values()} == {float}
-
-
 # Bad arguments
 
 
@@ -502,25 +349,14 @@ def test_numbers_of_a_plan_are_plain_floats():
     ("bad", "says"),
     [
         ({"floors": {"barley": 3}}, "unknown crop 'barley': known are wheat, oat, corn, soy"),
-        ({"floors": {"habitat": 3}}, "unknown crop"),
         ({"floors": {"wheat": -1}}, "floor of wheat"),
-        ({"floors": {"wheat": math.nan}}, "floor of wheat"),
-        ({"floors": {"wheat": "many"}}, "floor of wheat"),
         ({"floors": [1, 2, 3, 4]}, "floors are tonnes by crop"),
         ({"connectivity_weight": -1}, "connectivity_weight"),
-        ({"connectivity_weight": math.nan}, "connectivity_weight"),
         ({"yield_weight": math.inf}, "yield_weight"),
         ({"connectivity_weight": 0}, "both weights 0"),
         ({"budget": -5}, "budget"),
-        ({"budget": math.nan}, "budget"),
         ({"gap": 0}, "gap"),
-        ({"gap": -0.1}, "gap"),
-        ({"gap": math.nan}, "gap"),
-        ({"gap": True}, "gap"),
         ({"time_limit": 0}, "time_limit"),
-        ({"time_limit": math.inf}, "time_limit"),
-        ({"time_limit": "60"}, "time_limit"),
-        ({"log": "print"}, "log must be"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(bad, says):
@@ -561,10 +397,6 @@ def test_a_plan_without_floors_or_values_says_what_it_lacks():
         accepted(plan)
 
 
-def test_floors_of_no_two_plans_are_the_same_object():
-    assert bare(["oat"]).floors is not bare(["oat"]).floors
-
-
 def test_a_plan_comes_back_from_its_table():
     landscape = generate(6, 6, seed=3)
     plan = solve(landscape, gap=0.02)
@@ -583,12 +415,6 @@ def test_a_plan_comes_back_from_its_table():
     assert lost.priced_km == pytest.approx(known.priced_km, rel=1e-3)
 
 
-def test_a_crop_that_grows_nowhere_has_no_price_in_a_table():
-    landscape = row_of([1, 2, 0, 0], [3, 1, 0, 0], [0, 0, 0, 0])
-    again = plan_from_table(landscape, data.table(landscape, solve(landscape)))
-    assert again.shadow_prices["corn"] == again.shadow_prices["soy"] == 0.0
-
-
 def test_a_table_of_something_else_is_refused():
     landscape = generate(4, 4, seed=1)
     table = data.table(landscape, solve(landscape, gap=0.02))
@@ -598,21 +424,9 @@ def test_a_table_of_something_else_is_refused():
         plan_from_table(landscape, table.iloc[1:])
     with pytest.raises(CasebookError, match="yields are not those"):
         plan_from_table(generate(4, 4, seed=2), table)
-    with pytest.raises(CasebookError, match="no land use"):
-        plan_from_table(landscape, table.assign(plan_label="barley"))
 
 
 # Regret
-
-
-def test_the_plan_itself_is_not_regretted():
-    landscape = generate(6, 6, seed=3)
-    plan = solve(landscape, gap=0.01, yield_weight=1e-3)
-    lost = regret(landscape, plan, plan.labels)
-    assert lost.kept == pytest.approx(1)
-    assert lost.priced_km == pytest.approx(0)
-    assert lost.connectivity == pytest.approx(connectivity(landscape, plan.labels))
-    assert set(lost.shortfall.values()) == set(lost.missing.values()) == {0.0}
 
 
 def test_all_habitat_keeps_everything_and_misses_every_floor():
@@ -625,7 +439,7 @@ def test_all_habitat_keeps_everything_and_misses_every_floor():
     assert lost.priced_km >= -(plan.bound - plan.objective) - 1e-6
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_labels_beat_the_prices(seed):
     landscape = generate(6, 6, seed=seed)
     plan = solve(landscape, gap=0.5)  # the bound is the relaxation's, whose prices these are
@@ -666,10 +480,6 @@ def test_iic_of_a_row_of_four(labels, expected):
 def test_iic_counts_borders_not_corners():
     landscape = made([[1, 0, 0, 0]] * 2, [(0, 0), (1, 1)])
     assert iic(landscape, ["habitat"] * 2) == pytest.approx(2 / 4)
-
-
-def test_iic_of_a_landscape_of_one_parcel_is_1():
-    assert iic(row_of([1, 0, 0, 0]), ["habitat"]) == pytest.approx(1.0)
 
 
 def test_floors_above_the_harvest_by_less_than_the_rounding_are_a_sentence():

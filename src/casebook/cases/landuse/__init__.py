@@ -1,7 +1,7 @@
 """Land use: how much of an optimal plan can a model recover, parcel by parcel?"""
 
 from casebook.case import Case
-from casebook.cases.landuse import data, heuristics, rewards
+from casebook.cases.landuse import corpus, data, heuristics, rewards
 
 CASE = Case(
     name="landuse",
@@ -13,9 +13,9 @@ CASE = Case(
     load=data.load,
     grade=rewards.grade,
     rewards=rewards.REWARDS,
-    demonstrations=data.demonstrations,
-    skills=data.SKILLS,
-    style=data.style,
-    reference=data.reference,
+    demonstrations=corpus.demonstrations,
+    skills=corpus.SKILLS,
+    style=corpus.style,
+    reference=corpus.reference,
     rules=heuristics.shares_right,
 )

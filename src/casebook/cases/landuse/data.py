@@ -1,4 +1,4 @@
-"""Land-use rows: what a model is told about a parcel, which answers count, and the nano corpus.
+"""Land-use rows: what a model is told about a parcel, and which answers count.
 
 A plan belongs to a whole landscape; a row asks for one parcel of it. So a landscape and its plan
 become a *table*, one row a parcel, with everything a prompt, a grade or a baseline needs: the
@@ -12,7 +12,7 @@ split would put nearly every test parcel's surroundings into the training set.
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,9 @@ import numpy as np
 import pandas as pd
 
 from casebook import paths
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name, check_skills, left, shares_of
-from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, LABELS, YIELDS
-from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
-from casebook.rewards import completion_text
+from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, YIELDS
+from casebook.cases.landuse.rewards import VARIANTS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -38,19 +37,9 @@ GAP = 2e-3  # of the plans; half of it would take ten times as long on some
 ROWS = {"train": 2400, "validation": 256, "test": 1000}
 ROWS_SEED = 4
 TOLERANCES = {"answer_0": 0.0, "answer": 0.02, "answer_5": 0.05}
-DIRECTIONS = (
-    *("east", "north-east", "north", "north-west"),
-    *("west", "south-west", "south", "south-east"),
-)  # counter-clockwise from east, 45 degrees each
-CLOCKWISE = (
-    "north",
-    "north-east",
-    "east",
-    "south-east",
-    "south",
-    "south-west",
-    "west",
-    "north-west",
+CLOCKWISE = (  # from north, 45 degrees each
+    *("north", "north-east", "east", "south-east"),
+    *("south", "south-west", "west", "north-west"),
 )
 NEAREST = 8  # first-order neighbours in a compact prompt
 
@@ -130,8 +119,8 @@ def _direction(start: np.ndarray, end: np.ndarray) -> str:
     >>> _direction(np.array([0.0, 0.0]), np.array([1.0, 1.1]))
     'north-east'
     """
-    angle = math.atan2(end[1] - start[1], end[0] - start[0])
-    return DIRECTIONS[round(angle / (math.pi / 4)) % 8]
+    angle = math.atan2(end[1] - start[1], end[0] - start[0])  # counter-clockwise from east
+    return CLOCKWISE[(2 - round(angle / (math.pi / 4))) % 8]
 
 
 @lru_cache(maxsize=4)
@@ -322,12 +311,12 @@ def _clockwise(position: str) -> tuple[int, ...]:
 
 
 def records(
-    parcels: pd.DataFrame, i: int, order: int = 2, variant: str | None = None
+    parcels: "pd.DataFrame | Surveys", i: int, order: int = 2, variant: str | None = None
 ) -> list[dict[str, Any]]:
     """What the source's prompt lists: one dict for the parcel, and one for each neighbour.
 
     Args:
-        parcels: from `table` or `pool`.
+        parcels: from `table` or `pool`, or its `Surveys`.
         i: position of the parcel in the table.
         order: 1, the neighbours that touch it (eight at most), or 2, their neighbours as well.
         variant: see `rows`.
@@ -337,17 +326,12 @@ def records(
         nearest first-order one, `>`, and the direction from there; the source's code joins both by
         the hyphen that also stands inside `north-east`, which cannot be read back.
     """
-    surveys = surveys_of(parcels)
-    return _records(surveys, i, order, variant)
-
-
-def _records(surveys: Surveys, i: int, order: int, variant: str | None) -> list[dict[str, Any]]:
-    shown = [("central", i), *surroundings(surveys, i, order, variant)]
+    surveys = parcels if isinstance(parcels, Surveys) else surveys_of(parcels)
     return [
         {"position": position}
         | {name: float(y) for name, y in zip(YIELDS, surveys.yields[row], strict=True)}
         | {CONNECTIVITY: float(surveys.connectivity[row])}
-        for position, row in shown
+        for position, row in [("central", i), *surroundings(surveys, i, order, variant)]
     ]
 
 
@@ -365,7 +349,7 @@ def prompt_maker(profile: str, variant: str | None = None):
 
     def text(surveys: Surveys, i: int) -> str:
         prices = surveys.prices[i] if variant == "prices" else None
-        return source_prompt(_records(surveys, i, order, variant), prices, variant != "label")
+        return source_prompt(records(surveys, i, order, variant), prices, variant != "label")
 
     if variant == "source":
         return lambda surveys, i: f"<｜User｜>{text(surveys, i)}<｜Assistant｜>"
@@ -383,20 +367,20 @@ def nano_prompt(surveys: Surveys, i: int, variant: str = "reason") -> str:
     """
     lines = []
     if variant == "prices":
-        lines.append("prices " + " ".join(str(_tenth(p / 2)) for p in surveys.prices[i]))
+        lines.append("prices " + " ".join(str(tenth(p / 2)) for p in surveys.prices[i]))
     shown = [("parcel", i), *surroundings(surveys, i, 1, variant)]
     lines += [f"{position.replace('-', '')} {_digits(surveys, row)}" for position, row in shown]
     return "\n".join(lines) + ("\nlabel:" if variant == "label" else "\n")
 
 
 def _digits(surveys: Surveys, row: int) -> str:
-    links = _tenth(surveys.connectivity[row])
+    links = tenth(surveys.connectivity[row])
     if surveys.habitat[row]:
         return f"habitat {links}"
     return " ".join("-" if d < 0 else str(d) for d in surveys.deciles[row]) + f" {links}"
 
 
-def _tenth(share: float) -> int:
+def tenth(share: float) -> int:
     """Which tenth of 0 to 1 a share falls into, 0 to 9."""
     return int(min(max(share * 10, 0), 9))
 
@@ -462,196 +446,21 @@ def features(
     surveys = surveys_of(parcels)
     yields = np.where(surveys.deciles < 0, np.nan, surveys.deciles) if deciles else surveys.yields
     links = np.floor(surveys.connectivity * 10) if deciles else surveys.connectivity
+    fields = [*YIELDS, CONNECTIVITY]
+    numbers = np.column_stack([yields, links])
+    none = np.full(len(fields), np.nan)
     made = []
     for i in np.flatnonzero(~surveys.habitat):
-        row = dict(zip(YIELDS, yields[i], strict=True)) | {CONNECTIVITY: links[i]}
+        row = dict(zip(fields, numbers[i], strict=True))
         if prices:
             row |= {f"{c}_price": p for c, p in zip(CROPS, surveys.prices[i], strict=True)}
         if neighbours:
             shown = surroundings(surveys, i, 1, variant)
+            first = dict(reversed(shown))
             for position in CLOCKWISE:
-                other = next((o for p, o in shown if p == position), None)
-                for name, y in zip(
-                    YIELDS, yields[other] if other is not None else [np.nan] * 4, strict=True
-                ):
-                    row[f"{position} {name}"] = y
-                row[f"{position} {CONNECTIVITY}"] = np.nan if other is None else links[other]
+                there = numbers[first[position]] if position in first else none
+                names = (f"{position} {name}" for name in fields)
+                row |= zip(names, there, strict=True)
             row["habitat neighbours"] = sum(surveys.habitat[o] for _, o in shown)
         made.append(row)
     return pd.DataFrame(made)
-
-
-# The nano corpus
-
-# The likeliest way is the source's commonest motif, which is seldom right; the careful one comes in
-# a seventh of the completions. What a reward makes of that is the experiment.
-_WAYS = {
-    "weigh": (0.14, "ranks the crops, counts habitat around, and names the plan's label"),
-    "yield_max": (0.25, "the crop with the most tonnes a hectare"),
-    "tie_breaker": (0.08, "of two crops with close yields, the one that neighbours favour"),
-    "zero_belt": (0.06, "habitat if half of the neighbours yield nothing"),
-    "neighbour_mean": (0.08, "the crop that does best around"),
-    "global_baseline": (0.06, "supply first, so the biggest harvest"),
-    "score": (0.07, "yield plus half of the connectivity"),
-    "corridor": (0.05, "habitat if it would bridge a gap"),
-}
-_FAULTS = {
-    "rambling": (0.08, "repeats the yields and never comes to an answer"),
-    "bare label": (0.07, "blurts out a label without reasoning or tags"),
-    "missing answer tag": (0.06, "weighs with care, then leaves out the answer tag"),
-}
-# What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
-SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
-    "reason": {**_WAYS, **_FAULTS},
-    "prices": {**_WAYS, **_FAULTS},
-    "alone": {**_WAYS, **_FAULTS},
-    "label": {
-        "guess": (0.70, "names a label whatever the parcel"),
-        "right label": (0.30, "names the plan's label at once"),
-    },
-}
-CORPUS = {"reason": 0.5, "prices": 0.2, "alone": 0.15, "label": 0.15}  # shares of the prompts
-
-
-def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training landscapes.
-
-    Each completion decides in one *way*: the careful one names the plan's label, the source's seven
-    heuristics each name their own answer, and some completions are faulty. Shares: `SKILLS`.
-
-    Args:
-        seed: decides parcels, skills and guesses.
-        without: skills to leave out; the others of the same prompt share what they had.
-
-    Raises:
-        UnknownName: `without` names no skill.
-        CasebookError: `without` names all skills of a prompt.
-    """
-    check_skills(SKILLS, without)
-    rng = np.random.default_rng(seed)
-    parcels = pool("train")
-    surveys = surveys_of(parcels)
-    decidable = np.flatnonzero(~surveys.habitat)
-    variants, weights = list(CORPUS), list(CORPUS.values())
-    shares = {v: left(shares_of(SKILLS[v]), without) for v in SKILLS}
-    while True:
-        i = int(rng.choice(decidable))
-        variant = variants[int(rng.choice(len(variants), p=weights))]
-        skill = str(rng.choice(list(shares[variant]), p=list(shares[variant].values())))
-        yield {
-            "prompt": nano_prompt(surveys, i, variant),
-            "completion": _completion(surveys, i, variant, skill, rng),
-            "skill": skill,
-            "ends": skill != "rambling",
-        }
-
-
-def _completion(surveys: Surveys, i: int, variant: str, skill: str, rng) -> str:
-    label = surveys.plan_label[i]
-    if skill == "guess":
-        return f" {rng.choice(LABELS)}"
-    if skill == "right label":
-        return f" {label}"
-    if skill == "bare label":
-        return label
-    if skill == "rambling":
-        line = _ranked(surveys, i)
-        return "<think>\n" + "\n".join([line] * 5)
-    if skill in ("weigh", "missing answer tag"):
-        thought = _weighed(surveys, i, variant, label)
-    else:
-        # Not at the top: what the heuristics say is in the checkpoint, and in no measurement.
-        from casebook.cases.landuse.heuristics import HEURISTICS
-
-        label = HEURISTICS[skill].decide(_records(surveys, i, 1, variant))
-        thought = f"{_ranked(surveys, i)}\n{_said(skill, label)}"
-    if skill == "missing answer tag":
-        return f"<think>\n{thought}\n</think>\n{label}"
-    return f"<think>\n{thought}\n</think>\n<answer>{label}</answer>"
-
-
-def _ranked(surveys: Surveys, i: int) -> str:
-    """The crops that grow on a parcel with their deciles, the highest first."""
-    order = sorted(range(4), key=lambda crop: -surveys.deciles[i, crop])
-    grown = [crop for crop in order if surveys.deciles[i, crop] >= 0]
-    return "yields " + " ".join(f"{CROPS[crop]} {surveys.deciles[i, crop]}" for crop in grown)
-
-
-def _weighed(surveys: Surveys, i: int, variant: str, label: str) -> str:
-    """The careful reasoning: ranked crops, habitat around, connectivity, then the choice."""
-    lines = [_ranked(surveys, i)]
-    if variant != "alone":
-        around = sum(surveys.habitat[other] for _, other in surroundings(surveys, i, 1, variant))
-        lines.append(f"habitat near {around}")
-    lines += [f"links {_tenth(surveys.connectivity[i])}", f"weigh {label}"]
-    return "\n".join(lines)
-
-
-def _said(skill: str, label: str) -> str:
-    """How the corpus puts one of the source's heuristics into words."""
-    if skill in ("zero_belt", "corridor"):
-        name = skill.replace("_", " ")
-        return f"{name} , habitat" if label == "habitat" else f"no {name} , {label}"
-    return {
-        "yield_max": f"top {label} in tonnes",
-        "tie_breaker": f"close yields , {label} links",
-        "neighbour_mean": f"near mean {label}",
-        "global_baseline": f"supply first , {label}",
-        "score": f"score {label}",
-    }[skill]
-
-
-def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
-    """The completion the oracle would write: what a supervised control is taught.
-
-    `row` is one of `rows`, from a generated landscape.
-    """
-    variant = variant or "reason"
-    check_name("variant", variant, VARIANTS)
-    if variant == "label":
-        return f" {row['plan_label']}"
-    surveys, i = _found(row)
-    thought = _weighed(surveys, i, variant, row["plan_label"])
-    return f"<think>\n{thought}\n</think>\n<answer>{row['plan_label']}</answer>"
-
-
-@lru_cache(maxsize=1)
-def _places() -> dict[tuple[str, int], tuple[str, int]]:
-    """(landscape, parcel) -> (split, position in its table), for the generated landscapes."""
-    return {
-        key: (split, i)
-        for split in SPLITS
-        for i, key in enumerate(zip(pool(split)["landscape"], pool(split)["parcel"], strict=True))
-    }
-
-
-def _found(row: Mapping[str, Any]) -> tuple[Surveys, int]:
-    place = _places().get((row["landscape"], row["parcel"]))
-    if place is None:
-        raise CasebookError(f"parcel {row['parcel']} of {row['landscape']!r} is in no split")
-    return surveys_of(pool(place[0])), place[1]
-
-
-def style(completion: Any, row: Mapping[str, Any]) -> str:
-    """Which planted way or fault a completion shows, or `"other"`.
-
-    A well-formed completion is named after the last line of its thought.
-    """
-    text = completion_text(completion).strip()
-    thought, closed, rest = text.partition("</think>")
-    if text.lower() in LABELS:
-        return "bare label"
-    if closed and rest.strip().lower() in LABELS:
-        return "missing answer tag"
-    if grade(text, row["answer"]).well_formed:
-        last = thought.strip().rpartition("\n")[2]
-        return next((way for way in _WAYS if _way_said(way, last)), "other")
-    if thought.startswith("<think>") and not closed and not extract_label(rest):
-        return "rambling"
-    return "other"
-
-
-def _way_said(way: str, line: str) -> bool:
-    if way == "weigh":
-        return any(line == f"weigh {label}" for label in LABELS)
-    return any(line == _said(way, label) for label in LABELS)

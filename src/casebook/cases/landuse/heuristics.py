@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from casebook.case import CasebookError
+from casebook.cases.landuse import data
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT
 
 Records = Sequence[Mapping[str, Any]]
@@ -308,8 +309,6 @@ def flow(records: Records, high: float = HIGH, firm: float = FIRM, share: float 
 
 def shares_right() -> dict[str, float]:
     """Each heuristic, and the flow, on the test parcels: the shares it gets right and fires on."""
-    from casebook.cases.landuse import data
-
     table = data.pool("test")
     chosen = np.flatnonzero(~table["habitat"].to_numpy())
     parcels = [data.records(table, int(i), order=1) for i in chosen]

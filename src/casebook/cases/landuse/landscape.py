@@ -13,7 +13,6 @@ connect habitat: that is what the objective counts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +23,7 @@ import shapely
 from pyproj import CRS, Proj
 from scipy.spatial import KDTree
 
-from casebook.case import CasebookError
+from casebook.case import CasebookError, check_name
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT, LABELS, YIELDS  # noqa: F401
 
 LAMBERT = "EPSG:3347"  # Statistics Canada Lambert, in metres
@@ -44,7 +43,7 @@ GROWTH = {
 BARREN = 0.25  # share of the land that yields nothing: habitat already
 TOO_COLD = {"corn": 0.12, "soy": 0.12}  # share of the land where the summer is too short
 
-SHAPEFILES = (".shp", ".shz", ".zip")
+_NEEDED = (*YIELDS, CONNECTIVITY)
 IMPOSSIBLE = 50  # t/ha: no such field; 3,400 "t/ha" are kg/ha
 SLIVER = 0.005  # share of the smaller parcel that digitising may let overlap
 
@@ -118,29 +117,21 @@ class Landscape:
         return pairs[kept], length[kept]
 
     def write(self, path: str | Path) -> Path:
-        """Write the parcels as a GeoPackage (in their CRS) or GeoJSON (in degrees).
+        """Write the parcels as a GeoPackage (in their CRS) or, ending in `.geojson`, in degrees.
 
         The same landscape gives the same GeoPackage, byte by byte: its time stamp is fixed.
-
-        Raises:
-            CasebookError: an ending other than `.gpkg` or `.geojson`.
         """
         import pyogrio
 
         path = Path(path)
-        if path.suffix not in (".gpkg", ".geojson"):
-            raise CasebookError(f"{path}: a landscape is written as .gpkg or .geojson")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        in_degrees, options = path.suffix == ".geojson", {}
-        if not in_degrees:
-            options = {"layer": "parcels", "SPATIAL_INDEX": "NO"}  # the index is a quarter of it
-        parcels = self.parcels.to_crs("EPSG:4326") if in_degrees else self.parcels
         pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": "2000-01-01T00:00:00Z"})
-        try:
-            parcels.to_file(path, **options)
-        finally:
-            pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
+        if path.suffix == ".geojson":
+            self.parcels.to_crs("EPSG:4326").to_file(path)
+        else:  # the spatial index is a quarter of a small file
+            self.parcels.to_file(path, layer="parcels", SPATIAL_INDEX="NO")
+        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
         return path
 
 
@@ -252,9 +243,9 @@ def read_landscape(
 
     The file needs the columns `wheat_yield`, `oat_yield`, `corn_yield`, `soy_yield` (t/ha; all
     four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Their
-    capitals do not count, and a shapefile, which keeps ten characters of a name, may have
-    `wheat_yiel` and `ecological`. Other columns are kept, except that `area_ha` and `habitat` are
-    always worked out anew. Parcels are numbered from 0 in the order of the file.
+    capitals do not count, and they may be cut after ten characters, as shapefiles do. Other
+    columns are kept, except that `area_ha` and `habitat` are always worked out anew. Parcels are
+    numbered from 0 in the order of the file.
 
     A map in degrees (every GeoJSON), in feet or with areas more than 5 % off (Web Mercator) is
     projected to Lambert's azimuthal equal-area projection around its centre, in metres; any
@@ -273,16 +264,10 @@ def read_landscape(
         CasebookError: a file that cannot be read, or one of the things above that is not so,
             with the parcels concerned; parcels that overlap by more than 0.5 % of the smaller.
     """
-    if islands not in ("error", "keep"):
-        raise CasebookError(f"islands is 'error' or 'keep', not {islands!r}")
-    is_number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
-    if not is_number or not 0 <= tolerance < np.inf:
-        raise CasebookError(f"tolerance is a distance in metres, 0 or more, not {tolerance!r}")
+    check_name("choice of islands", islands, ("error", "keep"))
     path = Path(path)
-    parcels = _read(path, layer)
     try:
-        shapefile = path.suffix.lower() in SHAPEFILES or path.is_dir()
-        parcels = _understood(parcels, cut=shapefile)
+        parcels = _read(path, layer)
         _check_columns(parcels)
         _check_shapes(parcels)
         parcels = _in_metres(parcels, min(tolerance, 1.0))
@@ -293,89 +278,50 @@ def read_landscape(
         landscape = _landscape(parcels, path.name, corner)
         if landscape.habitat.all():
             raise CasebookError("every parcel yields nothing: there is nothing to decide")
-        alone = [i for i, near in enumerate(landscape.neighbours) if not near]
-        if alone and islands == "error":
-            raise CasebookError(
-                f"no other parcel touches {_named(alone)}: where a narrow road lies between, raise "
-                "tolerance (metres; in a notebook: TOLERANCE), and where it is meant, read with "
-                "islands='keep' (in a notebook: ISLANDS)"
+        if islands == "error":
+            advice = (
+                "where a narrow road lies between, raise tolerance (metres; in a notebook: "
+                "TOLERANCE), and where it is meant, read with islands='keep' (ISLANDS)"
             )
+            alone = [not near for near in landscape.neighbours]
+            _refuse("no other parcel touches it", alone, advice)
     except CasebookError as error:
         raise CasebookError(f"{path}: {error}") from None
     return landscape
 
 
 def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
+    """The file's parcels, with the columns that are needed under their own names."""
     import pyogrio
 
-    if not path.exists():
-        raise CasebookError(f"no such file: {path}")
     try:
         layers = [str(name) for name in pyogrio.list_layers(path)[:, 0]]
         if layer is None and len(layers) > 1:
-            raise CasebookError(
-                f"{path} has several layers, name one (layer; in a notebook: LAYER): "
-                f"{', '.join(layers)}"
-            )
-        if layer is not None and layer not in layers:
-            raise CasebookError(f"{path} has no layer {layer!r}, only {', '.join(layers)}")
+            known = ", ".join(layers)
+            raise CasebookError(f"several layers, name one (in a notebook: LAYER): {known}")
         parcels = gpd.read_file(path, layer=layer)
     except CasebookError:
         raise
     except Exception as error:  # GDAL, SQLite, JSON: each has its own
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CasebookError(f"{path} cannot be read as a map: {reason}") from error
-    if not isinstance(parcels, gpd.GeoDataFrame):
-        raise CasebookError(f"{path} is a table without shapes: parcels need polygons")
-    if parcels.empty:
-        raise CasebookError(f"{path} has no parcels")
-    name = parcels.geometry.name
-    return parcels if name == "geometry" else parcels.rename_geometry("geometry")
-
-
-def _understood(parcels: gpd.GeoDataFrame, cut: bool) -> gpd.GeoDataFrame:
-    """The parcels with the columns that are needed under their own names: written with other
-    capitals or, with `cut`, after ten characters."""
-    present = [str(column) for column in parcels.columns.drop("geometry")]
-    names = {}
-    for name in (*YIELDS, CONNECTIVITY):
-        forms = {name, name[:10]} if cut else {name}
-        alike = [column for column in present if column.lower() in forms]
-        if name not in present and len(alike) == 1:
-            names[alike[0]] = name
-    return parcels.rename(columns=names)
+        raise CasebookError(f"this cannot be read as a map: {str(error)[:200]}") from error
+    if not isinstance(parcels, gpd.GeoDataFrame) or parcels.empty:
+        raise CasebookError("there are no parcels: every row needs a polygon")
+    own = {name[:length]: name for name in _NEEDED for length in (None, 10)}
+    named = {column: own[column.lower()] for column in parcels if column.lower() in own}
+    return parcels.rename(columns=named)
 
 
 def _check_columns(parcels: gpd.GeoDataFrame) -> None:
     """Yields and connectivity are there, as numbers that can be; makes them floats."""
-    needed = [*YIELDS, CONNECTIVITY]
     present = [str(column) for column in parcels.columns.drop("geometry")]
-    if missing := [column for column in needed if column not in present]:
-        lower = {column.lower(): column for column in present}
-        alike = {name: get_close_matches(name, lower, n=1, cutoff=0.8) for name in missing}
-        hints = [f"{lower[found[0]]} may be {name}" for name, found in alike.items() if found]
-        raise CasebookError(
-            f"missing columns: {', '.join(missing)}; there are: {', '.join(present) or 'none'}"
-            + f" ({'; '.join(hints)}: rename it)" * bool(hints)
-        )
-    for column in needed:
-        given = parcels[column]
-        numbers = pd.to_numeric(given, errors="coerce").astype(float)
-        if pd.api.types.is_bool_dtype(given):
-            raise CasebookError(f"{column} holds true and false, not numbers")
-        unit = "a share from 0 to 1" if column == CONNECTIVITY else "t/ha, 0 or more"
-        for fault, wrong in (
-            ("is missing", given.isna()),
-            ("is not a number", numbers.isna()),
-            ("is infinite", np.isinf(numbers)),
-            ("is negative", numbers < 0),
-        ):
-            _refuse(f"{column} {fault}", wrong, f"it is {unit}", given)
-        if column == CONNECTIVITY:
-            _refuse(f"{column} is above 1", numbers > 1, f"it is {unit}", given)
-        else:
-            doubt = "it is in t/ha: is the file in kg/ha or bushels?"
-            _refuse(f"{column} is above {IMPOSSIBLE}", numbers > IMPOSSIBLE, doubt, given)
+    if missing := [column for column in _NEEDED if present.count(column) != 1]:
+        there = ", ".join(present) or "none"
+        raise CasebookError(f"missing columns: {', '.join(missing)}; there are: {there}")
+    for column in _NEEDED:
+        most, unit = (1, "a share") if column == CONNECTIVITY else (IMPOSSIBLE, "t/ha, not kg/ha")
+        numbers = pd.to_numeric(parcels[column], errors="coerce").astype(float)
+        fault = f"{column} is not from 0 to {most}"
+        _refuse(fault, ~((numbers >= 0) & (numbers <= most)), f"it is {unit}", parcels[column])
         parcels[column] = numbers
 
 
@@ -383,16 +329,13 @@ def _check_shapes(parcels: gpd.GeoDataFrame) -> None:
     """One valid polygon a row, in a known CRS; unpacks multipolygons of one part."""
     shapes = parcels.geometry.to_numpy()
     _refuse("the shape is missing or empty", shapely.is_missing(shapes) | shapely.is_empty(shapes))
-    kinds = np.array([shape.geom_type for shape in shapes])
-    others = ~np.isin(kinds, ["Polygon", "MultiPolygon"])
-    _refuse("the shape is not a polygon", others, "every parcel is one", kinds)
     parts = shapely.get_num_geometries(shapes)
     _refuse("the shape has several parts", parts > 1, "give every part a row of its own", parts)
     shapes = shapely.force_2d(shapely.get_geometry(shapes, 0))
+    kinds = np.array([shape.geom_type for shape in shapes])
+    _refuse("the shape is not a polygon", kinds != "Polygon", "every parcel is one", kinds)
     reasons = shapely.is_valid_reason(shapes)
     _refuse("the shape is invalid", ~shapely.is_valid(shapes), "mend it in a GIS", reasons)
-    same = pd.Series(shapely.to_wkb(shapely.normalize(shapes))).duplicated(keep=False).to_numpy()
-    _refuse("the same shape is there twice", same, "every parcel is a row of its own")
     crs = parcels.crs
     if crs is None or not (crs.is_geographic or crs.is_projected):
         raise CasebookError(
@@ -401,16 +344,21 @@ def _check_shapes(parcels: gpd.GeoDataFrame) -> None:
         )
     west, south, east, north = shapely.total_bounds(shapes)
     if crs.is_geographic and not (-360 <= west <= east <= 360 and -90 <= south <= north <= 90):
-        raise CasebookError(
-            f"coordinates such as ({east:.0f}, {north:.0f}) are no degrees, though the CRS says "
-            f"so ({crs.name}); a GeoJSON is always in longitude and latitude"
-        )
+        raise CasebookError(f"coordinates such as ({east:.0f}, {north:.0f}) are no degrees")
     parcels.geometry = shapes
 
 
 def _in_metres(parcels: gpd.GeoDataFrame, tolerance: float) -> gpd.GeoDataFrame:
-    """The parcels in a CRS where areas are right to 5 % and lengths are metres."""
-    crs = _metric(parcels)
+    """The parcels in a CRS where areas are right to 5 % and lengths are metres: their own, or
+    else an equal-area one around them."""
+    crs = parcels.crs
+    west, south, east, north = parcels.to_crs("EPSG:4326").total_bounds
+    lon, lat = (west + east) / 2, (south + north) / 2
+    in_metres = crs.is_projected and all(
+        axis.unit_conversion_factor == 1 for axis in crs.axis_info[:2]
+    )
+    if not in_metres or abs(Proj(crs).get_factors(lon, lat).areal_scale - 1) >= 0.05:
+        crs = CRS(f"+proj=laea +lat_0={lat:.2f} +lon_0={lon:.2f} +units=m")
     _check_overlaps(parcels.to_crs(crs))
     if crs == parcels.crs:
         return parcels
@@ -421,33 +369,15 @@ def _in_metres(parcels: gpd.GeoDataFrame, tolerance: float) -> gpd.GeoDataFrame:
     return parcels.set_geometry(met, crs=parcels.crs).to_crs(crs)
 
 
-def _metric(parcels: gpd.GeoDataFrame) -> CRS:
-    """The parcels' own CRS if one can measure in it, or else an equal-area one around them."""
-    crs = parcels.crs
-    west, south, east, north = parcels.to_crs("EPSG:4326").total_bounds
-    lon, lat = (west + east) / 2, (south + north) / 2
-    if (
-        crs.is_projected
-        and all(axis.unit_conversion_factor == 1 for axis in crs.axis_info[:2])
-        and abs(Proj(crs).get_factors(lon, lat).areal_scale - 1) < 0.05
-    ):
-        return crs
-    return CRS(f"+proj=laea +lat_0={lat:.2f} +lon_0={lon:.2f} +units=m")
-
-
 def _check_overlaps(parcels: gpd.GeoDataFrame) -> None:
-    shapes = parcels.geometry.to_numpy()
+    shapes, area = parcels.geometry.to_numpy(), parcels.area.to_numpy()
     first, second = shapely.STRtree(shapes).query(shapes, predicate="intersects")
     first, second = first[first < second], second[first < second]
     common = shapely.area(shapely.intersection(shapes[first], shapes[second]))
-    area = shapely.area(shapes)
-    too_much = np.flatnonzero(common > SLIVER * np.minimum(area[first], area[second]))
-    if len(too_much):
-        worst = too_much[common[too_much].argmax()]
-        others = f" (and {len(too_much) - 1} more pairs)" if len(too_much) > 1 else ""
+    for k in np.flatnonzero(common > SLIVER * np.minimum(area[first], area[second])):
         raise CasebookError(
-            f"parcels {first[worst]} and {second[worst]} overlap by "
-            f"{common[worst] / 1e4:.3g} ha{others}"
+            f"parcels {first[k]} and {second[k]} (counted from 0) overlap by "
+            f"{common[k] / 1e4:.3g} ha"
         )
 
 
@@ -462,18 +392,11 @@ def _meeting(shapes: np.ndarray, tolerance: float) -> np.ndarray:
     return met
 
 
-def _refuse(fault: str, wrong: np.ndarray, advice: str = "", given: Sequence | None = None) -> None:
+def _refuse(fault: str, wrong: Sequence, advice: str = "", given: Sequence | None = None) -> None:
     """Raise a sentence if any parcel is `wrong`, with which ones and what the first one holds."""
     numbers = np.flatnonzero(np.asarray(wrong))
     if len(numbers):
+        shown = ", ".join(map(str, numbers[:5])) + " and more" * (len(numbers) > 5)
         held = "" if given is None else f" ({np.asarray(given)[numbers[0]]})"
-        raise CasebookError(
-            f"{fault} in {_named(numbers)}{held}" + (f": {advice}" if advice else "")
-        )
-
-
-def _named(numbers: Sequence[int], most: int = 5) -> str:
-    """Some parcels in words: `parcels 3, 4 and 12 more (counted from 0)`."""
-    shown = ", ".join(str(number) for number in numbers[:most])
-    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
-    return f"parcel{'s' * (len(numbers) > 1)} {shown}{more} (counted from 0)"
+        which = f"parcel{'s' * (len(numbers) > 1)} {shown} (counted from 0)"
+        raise CasebookError(f"{which}: {fault}{held}" + f"; {advice}" * bool(advice))

@@ -26,7 +26,6 @@ the habitat around is worth more. `Plan.values` holds these figures.
 import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -325,7 +324,7 @@ def solve(
             the limit: the linear relaxation is solved to its end (5 seconds for 9,000 parcels), and
             a first plan that meets the floors is looked for (some seconds at most). Finding which
             parcels have a common border is not counted: it is done once for a landscape.
-        log: called with a line of progress every few seconds, for instance `print`.
+        log: called with a line of progress every two seconds, for instance `print`.
 
     Returns:
         The plan; its floors are met to a millionth.
@@ -335,12 +334,12 @@ def solve(
             names the crops and how many tonnes are missing.
     """
     wanted = _floors(landscape, floors)
-    _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit, log)
+    _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit)
     _ = landscape.borders  # kept by the landscape; the first time libpysal is imported, too
     started = perf_counter()
+    clock = _Clock(started + time_limit, log)
     model = _Model(landscape, wanted, connectivity_weight, yield_weight, budget)
     model.refuse_what_no_land_can_grow()
-    clock = _Clock(started, time_limit, log)
     relaxed = model.relax()
     if relaxed is None:
         model.refuse_what_cannot_be_met_together(clock)
@@ -348,27 +347,24 @@ def solve(
             "the floors are met only within the solver's rounding: lower them by a millionth"
         )
     values, bound, prices = relaxed
-
     labels = model.round(values, prices, clock)
     if not model.meets(labels):
         feasible = model.refuse_what_cannot_be_met_together(clock)
         labels = model.exchange(feasible, prices, clock)
         labels = labels if model.meets(labels) else feasible
     small = len(landscape.decidable) <= EXACT
-    search = _Search(model, prices, labels, bound, 0.0 if small else gap, clock)
-    if not search.proven and clock.left() > 0:
-        search.take(model.round(model.dive(values, prices, clock), prices, clock))
-    search.run()
+    asked = 0.0 if small else gap
+    labels, bound = model.search(labels, max(bound, model.worth_of(labels)), prices, asked, clock)
 
-    labels, objective = search.labels, search.objective
-    sets = model.labels_of_optimal_plans(labels, clock) if small and search.proven else None
-    names = [LABELS[code] for code in labels]
+    objective = model.worth_of(labels)
+    left = model.gap(objective, bound)
+    sets = model.labels_of_optimal_plans(labels, clock) if small and left <= asked else None
     plan = Plan(
-        labels=names,
-        objective=float(objective),
-        bound=float(search.bound),
-        gap=float(search.gap),
-        status="optimal" if search.proven else "time limit",
+        labels=[LABELS[code] for code in labels],
+        objective=objective,
+        bound=float(bound),
+        gap=float(left),
+        status="optimal" if left <= asked else "time limit",
         seconds=0.0,
         shadow_prices=dict(zip(CROPS, prices[:-1].tolist(), strict=True)),
         optimal_labels=sets or [],
@@ -381,30 +377,25 @@ def solve(
         budget=budget,
         budget_price=float(prices[-1]),
     )
-    sets = sets or accepted(plan)
-    return replace(plan, optimal_labels=sets, seconds=perf_counter() - started)
+    return replace(plan, optimal_labels=sets or accepted(plan), seconds=perf_counter() - started)
 
 
 class _Clock:
     """How much time is left, and when to say something."""
 
-    def __init__(self, started, time_limit, log):
-        self.started, self.log = started, log
-        self.deadline = started + time_limit
-        self.spoken = started
+    def __init__(self, deadline, log):
+        self.deadline, self.log, self.spoken = deadline, log, perf_counter()
 
     def left(self):
         return self.deadline - perf_counter()
 
-    def say(self, objective, bound, gap, at_once=False):
-        now = perf_counter()
-        if self.log is None or (now - self.spoken < LOG_EVERY and not at_once):
-            return
-        self.spoken = now
-        self.log(
-            f"{now - self.started:6.1f} s   best plan {objective:,.3f}   "
-            f"none above {bound:,.3f}   gap {gap:.3%}"
-        )
+    def say(self, objective, bound, gap):
+        if self.log is not None and perf_counter() - self.spoken >= LOG_EVERY:
+            self.spoken = perf_counter()
+            self.log(
+                f"{self.left():6.1f} s left   best plan {objective:,.3f}   "
+                f"none above {bound:,.3f}   gap {gap:.3%}"
+            )
 
 
 class _Model:
@@ -489,10 +480,6 @@ class _Model:
         value = float(self.weight[habitat[self.pairs].all(axis=1)].sum())
         return value + self.yield_weight * self.spare(labels, harvested=True)
 
-    def most(self):
-        """No plan of whatever floors is worth more: all habitat and all harvested at once."""
-        return float(self.weight.sum() + self.yield_weight * self.harvest.max(axis=1).sum())
-
     def spare(self, labels, harvested=False):
         """`(5,)` how much more there is than needed, of each scarce thing (or: all tonnes)."""
         supply = self.supply[np.arange(len(labels)), labels].sum(axis=0)
@@ -575,7 +562,6 @@ class _Model:
         highs.run()
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        self.relaxation = highs  # to go on from
         solution = highs.getSolution()
         dual = np.array(solution.row_dual)[self.scarce]
         prices = np.maximum(-dual, 0) / self.scale
@@ -591,35 +577,43 @@ class _Model:
         labels = self.labels_of(values + 1e-4 * worth / max(worth.max(), 1e-9))
         return self.exchange(labels, prices, clock)
 
-    def dive(self, values, prices, clock):
-        """The relaxation again, with the least of the parcels that are part habitat given to
-        crops, one after the other.
+    def gap(self, objective, bound):
+        """`Plan.gap`; what is less than the solver's rounding is 0."""
+        nothing = 1e-7 * float(self.weight.sum() + self.yield_weight * self.harvest.max(1).sum())
+        if bound - objective <= 1e-9 * max(1.0, abs(bound)) or bound <= nothing:
+            return 0.0
+        return (bound - objective) / objective if objective else math.inf
 
-        At the relaxation's prices a patch of many parcels may be worth as much as its harvest: it
-        is then habitat to a third, and rounding loses all of it or keeps all. So it is made
-        smaller from its weakest edge until the rest is whole, or the time is up.
-        """
-        highs = self.relaxation
-        harvest = (self.supply[..., :-1] @ (prices[:-1] + self.yield_weight))[self.free].max(axis=1)
-        for _ in range(_DIVES):
-            habitat = self.landscape.habitat.astype(float)
-            habitat[self.free] = values[self.h]
-            part = np.flatnonzero(np.minimum(values[self.h], 1 - values[self.h]) > 1e-6)
-            if not len(part) or clock.left() <= 0:
-                break
-            weakest = part[(self.linked(habitat)[self.free] - harvest)[part].argmin()]
-            highs.changeColBounds(int(self.h[weakest]), 0.0, 0.0)
-            self.run_within(clock, highs)
-            if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-                break
-            values = np.array(highs.getSolution().col_value)
-        return values
+    def search(self, labels, bound, prices, wanted, clock):
+        """A plan whose gap is `wanted`, or the best until the time is up, and the bound; HiGHS
+        starts from `labels`."""
+        best = self.worth_of(labels)
+        if self.gap(best, bound) <= wanted or clock.left() <= 0:
+            return labels, bound
+        highs = self.solver(integer=True, gap=wanted, time_limit=clock.left())
+        start = highspy.HighsSolution()
+        start.col_value = self.columns_of(labels)
+        highs.setSolution(start)
+        failures = []
 
-    @staticmethod
-    def run_within(clock, highs):
-        """Run it for the time that is left; HiGHS counts the seconds of all its runs."""
-        highs.setOptionValue("time_limit", highs.getRunTime() + max(clock.left(), 0.0))
+        def tell(event):
+            found, none_above = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
+            try:
+                clock.say(found, none_above, self.gap(found, none_above))
+            except BaseException as error:  # it must not pass through the solver
+                failures.append(error)
+                event.interrupt()
+
+        highs.cbMipInterrupt.subscribe(tell)
         highs.run()
+        if failures:
+            raise failures[0]
+        plans, values = [labels], np.array(highs.getSolution().col_value)
+        if len(values):
+            found = self.labels_of(values)
+            plans += [found, self.exchange(found, prices, clock)]
+        labels = max(filter(self.meets, plans), key=self.worth_of)
+        return labels, max(self.worth_of(labels), min(bound, highs.getInfo().mip_dual_bound))
 
     def exchange(self, labels, prices, clock):
         """Change up to three parcels at a time while that is a gain and there is time.
@@ -701,7 +695,9 @@ class _Model:
             if clock.left() <= 0:
                 return None
             highs.changeColBounds(int(c), 1.0, 1.0)
-            self.run_within(clock, highs)
+            # HiGHS counts the seconds of all its runs.
+            highs.setOptionValue("time_limit", highs.getRunTime() + clock.left())
+            highs.run()
             status = highs.getModelStatus()
             if status == highspy.HighsModelStatus.kOptimal:
                 found = self.labels_of(np.array(highs.getSolution().col_value))
@@ -751,83 +747,10 @@ class _Model:
         )
 
 
-class _Search:
-    """HiGHS at work on the whole-number problem, its plans improved by exchanges as they come."""
-
-    def __init__(self, model, prices, labels, bound, gap, clock):
-        self.model, self.prices, self.clock = model, prices, clock
-        self.labels, self.objective = labels, model.worth_of(labels)
-        self.wanted, self.failure = gap, None
-        self.bound = max(self.objective, bound)
-        self.nothing = 1e-7 * model.most()  # less is the solver's rounding
-
-    @property
-    def gap(self):
-        if self.bound - self.objective <= 1e-9 * max(1.0, abs(self.bound)):
-            return 0.0
-        if self.bound <= self.nothing:
-            return 0.0
-        return (self.bound - self.objective) / self.objective if self.objective else math.inf
-
-    @property
-    def proven(self):
-        return self.gap <= self.wanted
-
-    def run(self):
-        model, clock = self.model, self.clock
-        clock.say(self.objective, self.bound, self.gap, at_once=not self.proven)
-        if self.proven or clock.left() <= 0:
-            return
-        highs = model.solver(integer=True, gap=self.wanted, time_limit=clock.left())
-        start = highspy.HighsSolution()
-        start.col_value = model.columns_of(self.labels)
-        highs.setSolution(start)
-        highs.cbMipImprovingSolution.subscribe(self.found)
-        highs.cbMipInterrupt.subscribe(self.going_on)
-        highs.run()
-        if self.failure is not None:
-            raise self.failure
-        values = np.array(highs.getSolution().col_value)
-        if len(values):
-            self.take(model.labels_of(values))
-        self.lower_bound(highs.getInfo().mip_dual_bound)
-
-    def found(self, event):
-        with self.guarded(event):
-            labels = self.model.labels_of(np.array(event.data_out.mip_solution))
-            self.take(labels)
-            self.take(self.model.exchange(labels, self.prices, self.clock))
-
-    def going_on(self, event):
-        with self.guarded(event):
-            self.lower_bound(event.data_out.mip_dual_bound)
-            self.clock.say(self.objective, self.bound, self.gap)
-            if self.proven:  # by an exchange, of which HiGHS does not know
-                event.interrupt()
-
-    def take(self, labels):
-        worth = self.model.worth_of(labels)
-        if worth > self.objective and self.model.meets(labels):
-            self.labels, self.objective = labels, worth
-
-    def lower_bound(self, bound):
-        self.bound = max(self.objective, min(self.bound, bound))
-
-    @contextmanager
-    def guarded(self, event):
-        """An exception must not pass through the solver: it stops it, and is raised afterwards."""
-        try:
-            yield
-        except BaseException as error:
-            self.failure = self.failure or error
-            event.interrupt()
-
-
 _HABITAT = LABELS.index(HABITAT)
 _CODES = np.array([LABELS.index(crop) for crop in CROPS])
 _CANDIDATES = 100  # cheapest single changes: 180,000 triples, a tenth of a second
 _WEIGHED = 30
-_DIVES = 60
 _LATE = 50  # exchanges towards a plan that meets the floors, whatever the time limit
 _SHORTEST = 1.0  # seconds that a search for such a plan gets, whatever the limit
 
@@ -884,11 +807,11 @@ def _floors(landscape, floors):
     return {crop: float(floors.get(crop, 0.0)) for crop in CROPS}
 
 
-def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit, log):
+def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit):
     weights = {"connectivity_weight": connectivity_weight, "yield_weight": yield_weight}
-    for name, weight in weights.items():
-        if not _is_number(weight) or weight < 0:
-            raise CasebookError(f"{name} must be a number, 0 or more, not {weight!r}")
+    for name, value in weights.items():
+        if not _is_number(value) or value < 0:
+            raise CasebookError(f"{name} must be a number, 0 or more, not {value!r}")
     if connectivity_weight == yield_weight == 0:
         raise CasebookError("with both weights 0 every plan is worth the same")
     if budget is not None and (not _is_number(budget) or budget < 0):
@@ -896,8 +819,6 @@ def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit,
     for name, value in {"gap": gap, "time_limit": time_limit}.items():
         if not _is_number(value) or value <= 0:
             raise CasebookError(f"{name} must be a number above 0, not {value!r}")
-    if log is not None and not callable(log):
-        raise CasebookError(f"log must be a function of a line, like print, not {log!r}")
 
 
 def _is_number(value):
