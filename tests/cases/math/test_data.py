@@ -312,7 +312,7 @@ def test_any_completion_has_a_style(completion):
 
 def test_another_folder_is_read_anew(shared, tmp_path, monkeypatch):
     assert "99" not in [row["answer"] for row in data.real_rows("test")]
-    examples = data.real_examples()
+    examples = data._real_examples(problem_sets.data_dir())
     other = tmp_path / "other"
     for name in ("math/math500.jsonl", "rlvr-math/train.jsonl"):
         (other / name).parent.mkdir(parents=True)
@@ -322,4 +322,4 @@ def test_another_folder_is_read_anew(shared, tmp_path, monkeypatch):
     (other / "math/math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setenv(problem_sets.VARIABLE, str(other))
     assert "99" in [row["answer"] for row in data.real_rows("test")]
-    assert data.real_examples() == examples
+    assert data._real_examples(problem_sets.data_dir()) == examples

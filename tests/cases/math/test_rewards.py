@@ -1,5 +1,6 @@
 """The MATH grade and its rewards: the box's form, exact match, equivalence, thoughts, length."""
 
+import math
 import re
 
 import pytest
@@ -303,24 +304,9 @@ def test_overlong_falls_over_the_buffer(tokens, paid):
     assert got == pytest.approx([paid])
 
 
-def test_overlong_asks_for_the_ids():
-    with pytest.raises(CasebookError, match="overlong needs the trainer's 'completion_ids'"):
-        overlong(100, 10)(["a"])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((0, 1), "max_length must be a whole number"),
-        ((10, 0), "buffer must be a whole number"),
-        ((10, 11), "buffer at most max_length"),
-        ((10.0, 5), "max_length must be a whole number"),
-        ((10, 5, 1.0), "penalty must be a number, zero or negative"),
-        ((10, 5, "-1"), "penalty must be a number, zero or negative"),
-    ],
-)
-def test_overlong_refuses_what_makes_no_sense(options, message):
-    with pytest.raises(CasebookError, match=message):
+@pytest.mark.parametrize("options", [(0, 1), (10, 0), (10, 11), (10, 5, 1.0), (10, 5, math.nan)])
+def test_overlong_refuses_what_makes_no_sense(options):
+    with pytest.raises(CasebookError, match="overlong needs 1 <= buffer <= max_length"):
         overlong(*options)
 
 

@@ -104,20 +104,13 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
         order = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
         real = math500_rows(split) if variant == "chat-math500" else real_rows(split)
         rows = [real[i] for i in order.permutation(len(real))]
-    return Dataset.from_dict(
-        {"prompt": [make_prompt(row) for row in rows]}
-        | {name: [row[name] for row in rows] for name in COLUMNS}
-    )
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    return Dataset.from_dict({"prompt": [make_prompt(row) for row in rows], **columns})
 
 
 @lru_cache(maxsize=16)
 def generated(split: str, seed: int = 0) -> tuple[Problem, ...]:
-    """The generated problems of a split: `ROWS[split]`, no family more than its share of them.
-
-    Raises:
-        UnknownName: unknown split.
-    """
-    check_name("split", split, SPLITS)
+    """The generated problems of a split: `ROWS[split]`, no family more than its share of them."""
     rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
     pool = templates.pools()[split]
     order = rng.permutation(len(pool))
@@ -158,11 +151,7 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
 
 
 def math500_rows(split: str) -> tuple[dict[str, Any], ...]:
-    """A part of MATH-500: 100 problems to test on, 50 for validation, and 350 to train on.
-
-    Raises:
-        CasebookError: as `real_rows`.
-    """
+    """A part of MATH-500: 100 problems to test on, 50 for validation, and 350 to train on."""
     whole = real_rows("test")
     order = np.random.default_rng(ROWS_SEED).permutation(len(whole))
     return tuple(whole[i] for i in order[MATH500[split]])
@@ -170,38 +159,27 @@ def math500_rows(split: str) -> tuple[dict[str, Any], ...]:
 
 @lru_cache(maxsize=6)
 def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
-    from casebook import problem_sets
-
     source = "folder" if folder else "hub"
     if split == "test":
-        frame = problem_sets.read("math500", "test", source=source, data_dir=folder)
-        named = ("answer", "problem", "solution", "subject", "level", "unique_id")
-        return tuple(
-            {name: row[name] for name in named} | {"source": source}
-            for row in frame.to_dict("records")
-        )
-    frame = problem_sets.read("rlvr-math", "train", source=source, data_dir=folder)
+        found = _read("math500", "test", folder)
+        return tuple({n: row[n] for n in COLUMNS if n in row} | {"source": source} for row in found)
+    without = {"solution": "", "subject": UNKNOWN, "level": 0, "source": source}
     rows = [
-        {
-            "answer": gold,
-            "problem": _asked(messages)[1],
-            "solution": "",
-            "subject": UNKNOWN,
-            "level": 0,
-            "source": source,
-            "unique_id": f"rlvr-math/{i}",
-        }
-        for i, (messages, gold) in enumerate(
-            zip(frame["messages"], frame["ground_truth"], strict=True)
-        )
+        {"answer": row["ground_truth"], "problem": _asked(row["messages"])[1], **without}
+        | {"unique_id": f"rlvr-math/{i}"}
+        for i, row in enumerate(_read("rlvr-math", "train", folder))
     ]
     marks = [templates.digest(row["problem"]) for row in rows]
     bound = sorted(marks)[min(VALIDATION_ROWS, len(marks)) - 1]
-    return tuple(
-        row
-        for row, mark in zip(rows, marks, strict=True)
-        if (mark <= bound) == (split == "validation")
-    )
+    held_back = split == "validation"
+    return tuple(row for row, m in zip(rows, marks, strict=True) if (m <= bound) == held_back)
+
+
+def _read(name: str, split: str, folder: Path | None) -> list[dict[str, Any]]:
+    from casebook import problem_sets
+
+    source = "folder" if folder else "hub"
+    return problem_sets.read(name, split, source=source, data_dir=folder).to_dict("records")
 
 
 def _asked(messages: Any) -> tuple[str, str]:
@@ -216,24 +194,10 @@ def _asked(messages: Any) -> tuple[str, str]:
     return "", content.removeprefix("Question: ").strip()
 
 
-def real_examples() -> str:
-    """The solved examples that stand in every prompt of RLVR-MATH.
-
-    Raises:
-        CasebookError: the set cannot be had.
-    """
-    from casebook import problem_sets
-
-    return _real_examples(problem_sets.data_dir())
-
-
 @lru_cache(maxsize=2)
 def _real_examples(folder: Path | None) -> str:
-    from casebook import problem_sets
-
-    source = "folder" if folder else "hub"
-    frame = problem_sets.read("rlvr-math", "train", source=source, data_dir=folder)
-    return _asked(frame["messages"].iloc[0])[0]
+    """The solved examples that stand in every prompt of RLVR-MATH."""
+    return _asked(_read("rlvr-math", "train", folder)[0]["messages"])[0]
 
 
 # Prompts
@@ -257,15 +221,18 @@ def prompt_maker(
     Raises:
         UnknownName: unknown profile or variant.
     """
+    from casebook import problem_sets
+
     check_name("profile", profile, PROFILES)
     variant = variant or "reason"
     check_name("variant", variant, VARIANTS)
     if PROFILES[profile].embedded:
         return _nano_prompt(variant)
-    examples = real_examples() if variant in ("shots3", "cut") else ""
+    shown = variant in ("shots3", "cut")
+    examples = _real_examples(problem_sets.data_dir()) if shown else ""
 
     def text(row: Mapping[str, Any]) -> str:
-        if variant in ("shots3", "cut"):
+        if shown:
             whole = f"{examples}Question: {row['problem']}"
             return cut_left(whole, CUT["real"]) if variant == "cut" else whole
         return f"{row['problem']}\n\n{ASKED_ANSWER if variant == 'answer' else ASKED}"
@@ -335,11 +302,10 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
     shares = {v: left(shares_of(SKILLS[v]), without) for v in SKILLS}
-    families = _families()
-    names = list(families)
-    sizes = np.sqrt([len(families[name]) for name in names])  # small families are seen enough
+    families = list(_families().values())
+    sizes = np.sqrt([len(kin) for kin in families])  # small families are seen enough
     while True:
-        kin = families[names[int(rng.choice(len(names), p=sizes / sizes.sum()))]]
+        kin = families[int(rng.choice(len(families), p=sizes / sizes.sum()))]
         problem = kin[int(rng.integers(len(kin)))]
         variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
         skill = str(rng.choice(list(shares[variant]), p=list(shares[variant].values())))
@@ -360,26 +326,22 @@ def _families() -> dict[str, list[Problem]]:
 
 
 def _completion(skill: str, problem: Problem, kin: list[Problem], rng: np.random.Generator) -> str:
-    thought = "\n".join(problem.work)
-    if skill == "careful":
-        return _formed(thought, problem.gold)
+    thought, box = "\n".join(problem.work), f"\\boxed{{{problem.gold}}}"
     if skill == "other form":
         return _formed(thought, str(rng.choice(problem.other)))
-    if skill == "no think":
-        return f"{thought}\n\\boxed{{{problem.gold}}}"
-    if skill == "no box":
-        return f"<think>\n{thought}\n</think>\nThe answer is ${problem.gold}$."
-    if skill == "calculation in the box":
-        return _formed(problem.work[0], problem.calculation)
-    if skill == "two boxes":
-        return f"\\boxed{{{problem.slip}}}\n{thought}\n\\boxed{{{problem.gold}}}"
-    if skill == "careless":
-        return _formed("\n".join(problem.slip_work), problem.slip)
     if skill == "guess":
         return f"\\boxed{{{kin[int(rng.integers(len(kin)))].gold}}}"
-    if skill == "rambling":
-        return "<think>\n" + "\n".join([problem.work[0]] * 8)
-    return f" {problem.slip if skill == 'wrong answer' else problem.gold}"
+    return {
+        "careful": _formed(thought, problem.gold),
+        "no think": f"{thought}\n{box}",
+        "no box": f"<think>\n{thought}\n</think>\nThe answer is ${problem.gold}$.",
+        "calculation in the box": _formed(problem.work[0], problem.calculation),
+        "two boxes": f"\\boxed{{{problem.slip}}}\n{thought}\n{box}",
+        "careless": _formed("\n".join(problem.slip_work), problem.slip),
+        "rambling": "<think>\n" + "\n".join([problem.work[0]] * 8),
+        "right answer": f" {problem.gold}",
+        "wrong answer": f" {problem.slip}",
+    }[skill]
 
 
 def _formed(thought: str, answer: str) -> str:

@@ -11,14 +11,11 @@ from casebook.exercises import MANY, Attempt, Wrong, exercise, is_whole, show
 def _last_box(last_box: Attempt) -> None:
     r"""The content of the last balanced box, escaped braces being none."""
     for text, expected, note in (
-        (r"so \boxed{7}.", "7", "one box"),
         (r"not \boxed{3}, but \boxed{4}.", "4", "the last one counts"),
         (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}", "braces inside braces"),
-        (r"so \boxed{\{1, 2\}}", r"\{1, 2\}", "an escaped brace is no brace"),
         (r"half a set: \boxed{\{}", r"\{", "an escaped brace is no brace"),
         (r"cut off: \boxed{\frac{1}{2", None, "a box that is never closed"),
         (r"\boxed{7}, no: \boxed{8", "7", "a box that is never closed is none"),
-        (r"} and { before \boxed{9}", "9", "other braces are not the box's"),
         ("no box, {braces} only", None, "no box"),
         ("", None, "no box"),
         (r"\boxed{" * 20_000 + r"\boxed{5}", "5", "20,000 boxes that are never closed, then one"),
@@ -108,16 +105,13 @@ def _unknown_pairs(unknown_pairs: Attempt) -> None:
     """The share of pairs of neighbours that no text of a corpus has."""
     for words, corpus, expected, note in (
         ("a c b", ["a b c"], 1.0, "known words, no known pair"),
-        ("a b c", ["a b c"], 0.0, "the corpus's own text"),
         ("b a", ["a b"], 1.0, "order counts"),
         ("a b a b", ["a b"], 1 / 3, "(b, a) is unknown; (a, b) stands there twice"),
         ("a x a x", ["a b"], 1.0, "unknown pairs count as often as they occur"),
         ("a b x a b", ["a b"], 0.5, "an unknown word spoils both its pairs"),
         ("b c", ["a b", "c d"], 1.0, "the end of a text and the start of the next are apart"),
         ("a", ["a b"], 0.0, "no pairs"),
-        ("", ["a"], 0.0, "no pairs"),
         ("a b", [], 1.0, "an empty corpus knows nothing"),
-        ("x x x", ["a b"], 1.0, "a pair that occurs twice counts twice"),
         ("the sum of the sum", ["the sum of two"], 0.25, "one unknown pair of four"),
     ):
         unknown_pairs.expect(expected, words.split(), [t.split() for t in corpus], note=note)

@@ -83,18 +83,13 @@ def exact_match(box: str = "last") -> Reward:
     Args:
         box: which text counts as the box's. `"last"`: the last balanced `\boxed{...}`.
             `"documentation"`: from the first `\boxed{` to the first closing brace on the same
-            line, as a regular expression in TRL's documentation of `GRPOTrainer` reads it. It
-            cannot pay an answer that has a brace in it, `\frac{1}{2}` for one. The source took
-            its reward "largely from the Hugging Face documentation"; its code is not published.
-
-    Raises:
-        UnknownName: `box` is neither.
+            line, as a regular expression in TRL's documentation of `GRPOTrainer` reads it, which
+            cannot pay an answer that has a brace in it. The source took its reward "largely from
+            the Hugging Face documentation"; its code is not published.
 
     >>> half = r"so \boxed{\frac{1}{2}}"
     >>> exact_match()([half], answer=[r"\frac{1}{2}"])
     [1.0]
-    >>> exact_match(box="documentation")([half], answer=[r"\frac{1}{2}"])
-    [0.0]
     """
     check_name("box", box, BOXES)
     read = last_boxed if box == "last" else _documented_box
@@ -119,14 +114,9 @@ def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
             to be well formed.
         variant: as in `grade`; `"box"` does not ask for it.
 
-    Raises:
-        UnknownName: unknown reading or variant.
-
     >>> texts = [r"\boxed{0.5}", r"\boxed{0.5} I think", "The answer is $0.5$."]
     >>> equivalence()(texts, answer=[r"\frac{1}{2}"] * 3)
     [1.0, 1.0, 0.0]
-    >>> equivalence("strict")(texts, answer=[r"\frac{1}{2}"] * 3)
-    [1.0, 0.0, 0.0]
     """
     check_name("reading", reading, READINGS)
     check_name("variant", variant or "reason", VARIANTS)
@@ -143,10 +133,9 @@ def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
 def think_format() -> Reward:
     """1.0 for one `<think>` block at the start and something after it, else 0.0.
 
-    Whitespace around the tags is free; an empty block passes. As with
-    `casebook.rewards.tag_format`, a chat template that writes the opening tag into the prompt
-    hides it from the reward. The format reward of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2)
-    asks for tags around the answer as well; here the box marks it.
+    An empty block passes. As with `casebook.rewards.tag_format`, a chat template that writes the
+    opening tag into the prompt hides it from the reward. The format reward of DeepSeek-R1 (arXiv
+    2501.12948, section 2.2.2) asks for tags around the answer as well; here the box marks it.
 
     >>> think_format()(["<think>3x=15</think> 5", "5", "<think>3x=15</think>"])
     [1.0, 0.0, 0.0]
@@ -185,9 +174,6 @@ def gated(form: str = "think_format", reading: str = "box") -> Reward:
         form: `"think_format"` or `"boxed_format"`.
         reading: as in `equivalence`.
 
-    Raises:
-        UnknownName: unknown form or reading.
-
     >>> gated()([r"<think>3x=15</think>\boxed{5}", r"\boxed{5}"], answer=["5", "5"])
     [1.0, 0.0]
     """
@@ -218,25 +204,18 @@ def overlong(max_length: int, buffer: int, penalty: float = -1.0) -> Reward:
         penalty: the bound, zero or negative.
 
     Raises:
-        CasebookError: a length is no whole number or out of range, the penalty is positive or no
-            number, or, when the reward is called, `completion_ids` is missing.
+        CasebookError: a length or the penalty is out of range.
 
     >>> overlong(100, 20)([""] * 3, completion_ids=[[7] * 80, [7] * 90, [7] * 100])
     [0.0, -0.5, -1.0]
     """
-    for name, value, most in (("max_length", max_length, math.inf), ("buffer", buffer, max_length)):
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise CasebookError(
-                f"{name} must be a whole number of tokens of at least 1, and buffer at most "
-                f"max_length; got {value!r}"
-            )
-    number = isinstance(penalty, int | float) and not isinstance(penalty, bool)
-    if not number or not -math.inf < penalty <= 0:
-        raise CasebookError(f"penalty must be a number, zero or negative, not {penalty!r}")
+    if not 1 <= buffer <= max_length or not -math.inf < penalty <= 0:
+        raise CasebookError(
+            f"overlong needs 1 <= buffer <= max_length and a penalty of zero or less; got "
+            f"{buffer!r}, {max_length!r} and {penalty!r}"
+        )
 
-    def overlong(completions: Iterable[Any], completion_ids=None, **columns) -> list[float]:
-        if completion_ids is None:
-            raise CasebookError("the reward overlong needs the trainer's 'completion_ids'")
+    def overlong(completions: Iterable[Any], completion_ids, **columns) -> list[float]:
         over = [len(ids) - (max_length - buffer) for ids in completion_ids]
         return [penalty * min(1.0, tokens / buffer) if tokens > 0 else 0.0 for tokens in over]
 
@@ -307,15 +286,14 @@ def _thinks(text: str) -> bool:
 
 def _documented_box(text: str) -> str | None:
     r"""What `\\boxed\{(.*?)\}` finds first, by plain search: backtracking would be quadratic."""
-    mark = r"\boxed{"
-    start = text.find(mark)
-    while start >= 0:
-        content = start + len(mark)
+    end = 0
+    while (start := text.find(r"\boxed{", end)) >= 0:
+        content = start + len(r"\boxed{")
         end = text.find("}", content)
         if end < 0:
             return None
         line_break = text.rfind("\n", content, end)
         if line_break < 0:
             return text[content:end]
-        start = text.find(mark, line_break)
+        end = line_break
     return None

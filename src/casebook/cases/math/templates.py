@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import gcd
+from typing import NamedTuple
 
 LEVELS = (1, 2, 3, 4, 5)
 SUBJECTS = (
@@ -33,71 +34,41 @@ LARGEST = 60  # of sums; some products of the times tables are larger
 LARGEST_SHARE = 0.2  # of a split's rows from one family, so that none outweighs the others
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One generated problem with its solution and its ways to go wrong.
+class Problem(NamedTuple):
+    """One generated problem with its solution and its ways to go wrong."""
 
-    Attributes:
-        family: the name of its generator.
-        key: the problem without its wording; two with one key are the same problem.
-        text: what is asked, LaTeX between dollars.
-        gold: the answer in the one form MATH would print.
-        subject: one of `SUBJECTS`.
-        level: one of `LEVELS`, by how much has to be worked out.
-        work: the lines of the careful working.
-        other: further forms of the answer, each equivalent to `gold` and not equal to it.
-        calculation: a calculation that ends in the answer, as some write it into the box.
-        slip_work: the lines of a working that goes wrong.
-        slip: the wrong answer it comes to.
-    """
-
-    family: str
-    key: str
-    text: str
-    gold: str
+    family: str  # the name of its generator
+    key: str  # the problem without its wording; two with one key are the same problem
+    text: str  # what is asked, LaTeX between dollars
+    gold: str  # the answer in the one form MATH would print
     subject: str
-    level: int
-    work: tuple[str, ...]
-    other: tuple[str, ...]
-    calculation: str
-    slip_work: tuple[str, ...]
-    slip: str
+    level: int  # by how much has to be worked out
+    work: tuple[str, ...]  # the lines of the careful working
+    other: tuple[str, ...]  # further forms of the answer, each equivalent to `gold`
+    calculation: str  # one that ends in the answer, as some write it into the box
+    slip_work: tuple[str, ...]  # the lines of a working that goes wrong
+    slip: str  # the wrong answer it comes to
 
 
 @dataclass(frozen=True)
 class _Family:
-    """A kind of problem: templates, and the numbers that are put into them.
-
-    The fields are those of `Problem`, except for these:
-
-    Attributes:
-        ranges: name -> values; every combination that is `kept` makes a problem, the first name
-            changing slowest.
-        numbers: what follows from a combination, by name, for the templates too.
-        key: the names of `ranges` that stand in a problem's key, if not in their own order.
-        gold, other: an expression and its other form; left out where the answer is the number
-            called `answer`.
-        unknown: whether that number is the x of an equation.
-        calculation: left out where it is the last line of `work`.
-        reduced: what differs where the number called `reduced` is true: the answer's fraction
-            can be reduced.
-    """
+    """A kind of problem: templates, and the numbers that are put into them."""
 
     subject: str
     level: int
-    ranges: Mapping[str, Iterable]
-    numbers: Callable[..., dict]
+    ranges: Mapping[str, Iterable]  # name -> values; every combination that is `kept` is a problem
+    numbers: Callable[..., dict]  # what follows from a combination, by name
     text: str
     work: tuple[str, ...]
     slip_work: tuple[str, ...]
     slip: str = "{slip}"
     kept: Callable[..., bool] = lambda **_: True
-    key: str = ""
-    gold: str = ""
+    key: str = ""  # the names that stand in a problem's key, if not those of `ranges` in order
+    gold: str = ""  # left out where the answer is the number called `answer`
     other: str = ""
-    unknown: bool = False
-    calculation: str = ""
-    reduced: Mapping = field(default_factory=dict)
+    unknown: bool = False  # that number is the x of an equation
+    calculation: str = ""  # left out where it is the last line of `work`
+    reduced: Mapping = field(default_factory=dict)  # what differs where the fraction is reduced
 
 
 @lru_cache(maxsize=1)
@@ -120,24 +91,23 @@ def _problem(name: str, family: _Family, numbers: dict) -> Problem:
     def lines(*templates: str) -> tuple[str, ...]:
         return tuple(template.format(**numbers) for template in templates)
 
-    text, gold, other, calculation, slip = lines(
-        family.text, family.gold, family.other, family.calculation, family.slip
-    )
-    work, others = lines(*family.work), (other,)
+    gold, *others = lines(family.gold, family.other)
     if not gold:
         gold, others = _answer(Fraction(numbers["answer"]), family.unknown)
+    work = lines(*family.work)
+    names = family.key.split() or family.ranges
     return Problem(
         family=name,
-        key=" ".join([name, *(str(numbers[n]) for n in family.key.split() or family.ranges)]),
-        text=text,
+        key=" ".join([name, *(str(numbers[n]) for n in names)]),
+        text=family.text.format(**numbers),
         gold=gold,
         subject=family.subject,
         level=family.level,
         work=work,
-        other=others,
-        calculation=calculation or work[-1],
+        other=tuple(others),
+        calculation=family.calculation.format(**numbers) or work[-1],
         slip_work=lines(*family.slip_work),
-        slip=slip,
+        slip=family.slip.format(**numbers),
     )
 
 

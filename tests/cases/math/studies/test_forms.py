@@ -1,11 +1,10 @@
 """Other writings of an answer, the kinds of answers, and the figures about MATH-500."""
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError, problem_sets
+from casebook import problem_sets
 from casebook.cases.math.studies.forms import (
     KINDS,
     WRITINGS,
@@ -114,12 +113,6 @@ def test_paid_and_missed_on_two_answers():
     assert list(each["equivalence"]) == [0.0, 0.0]
 
 
-def test_a_brace_is_lost_to_the_documentation_in_every_writing_that_has_one():
-    table = paid([r"\sqrt{3}"])
-    assert list(table["documentation"]) == [False]
-    assert list(table["exact"]) == [True]
-
-
 def test_figures_without_problems_are_the_committed_ones(monkeypatch):
     monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
     found, live = figures()
@@ -162,9 +155,3 @@ def test_the_record_is_what_the_real_answers_give(math500):
     kept = studies.read("forms")
     del kept["code"]
     assert describe(math500) == kept
-
-
-def test_describe_asks_where_its_problems_came_from():
-    frame = pd.DataFrame({"answer": ["5"], "subject": ["Algebra"], "level": [1]})
-    with pytest.raises(CasebookError, match="does not say where its problems came from"):
-        describe(frame)

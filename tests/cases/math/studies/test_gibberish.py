@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,7 +19,6 @@ from casebook.cases.math.studies.gibberish import (
     Lead,
     Rule,
     broken_latex,
-    excerpts,
     healthy_range,
     latex_fault,
     lead_time,
@@ -44,14 +41,6 @@ SALAD = "answer of is the 7 sum so x and ="
 KNOWN = {n: ngrams(CORPUS, n) for n in (1, 2)}
 
 texts = st.text() | st.text(alphabet="\\fracsqrtboxed{}$[] 12\n")
-
-
-def test_loading_the_case_does_not_load_the_signs():
-    code = (
-        "import sys; from casebook.case import load_case; load_case('math'); "
-        "sys.exit('casebook.cases.math.studies.gibberish' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # Signs in texts
@@ -89,17 +78,6 @@ def test_pieces_of_words_are_unknown_words():
 
 def test_text_that_is_too_short_has_nothing_unknown():
     assert unseen(["", "zebra"], KNOWN[2]).tolist() == [0.0, 0.0]
-
-
-def test_nothing_known_is_an_error():
-    with pytest.raises(CasebookError, match="nothing is known"):
-        unseen(["x"], frozenset())
-
-
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
-def test_ngrams_of_no_length_are_refused(n):
-    with pytest.raises(CasebookError, match="whole number"):
-        ngrams(CORPUS, n)
 
 
 def test_pieces_know_tags_commands_and_numbers():
@@ -234,11 +212,6 @@ def test_surprise_is_entropy_plus_kl(weights):
     assert policy @ scored == pytest.approx(entropy + kl, abs=1e-5)
 
 
-def test_surprise_refuses_lists_of_different_length():
-    with pytest.raises(CasebookError, match="one length"):
-        surprise(Fixed([1.0]), Letters(), ["a"], ["a", "b"], [True, True])
-
-
 # Over a run
 
 
@@ -291,12 +264,6 @@ def test_the_surprise_of_the_base_is_added_where_there_is_one(run):
 
 def test_no_completions_have_no_signs():
     assert of_texts(completions(1, []), KNOWN) == {}
-
-
-def test_excerpts_are_of_different_prompts():
-    written = pd.concat([completions(1, ["a", "b", "c"]), completions(1, ["d", "e"])])
-    found = excerpts(written, kept=2)
-    assert [text["completion"] for text in found["1"]] == ["a", "b"]
 
 
 # Alarms and falls
@@ -363,25 +330,11 @@ def test_what_comes_after_the_alarm_does_not_move_it(readings, later, patience):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"low": 2, "high": 1}, {"patience": 0}, {"patience": 1.5}, {"drop": 0}, {"drop": 1}]
-)
-def test_a_rule_that_cannot_be_meant_is_refused(fields):
-    with pytest.raises(CasebookError):
-        Rule(**fields)
-
-
-@pytest.mark.parametrize(
     ("way", "expected"), [(1, (-math.inf, 3.5)), (-1, (0.5, math.inf)), (0, (0.5, 3.5))]
 )
 def test_the_healthy_range_is_open_where_nobody_looks(way, expected):
     curves = [pd.Series([1.0, np.nan]), pd.Series([3.0])]
     assert healthy_range(curves, way) == expected
-
-
-def test_a_range_of_no_reading_is_an_error():
-    for curves in ([], [pd.Series([np.nan])]):
-        with pytest.raises(CasebookError, match="no healthy run"):
-            healthy_range(curves, 1)
 
 
 # The record
@@ -394,11 +347,6 @@ def test_signs_survive_being_written_and_read(run, tmp_path, monkeypatch):
     write_json(studies.path("gibberish"), {"arms": kept, "code": {}, "provenance": {}})
     read = recorded()["hot"][0]
     pd.testing.assert_frame_equal(read, signs, check_names=False, rtol=1e-3)
-
-
-def test_no_record_is_no_arms(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    assert recorded() == {}
 
 
 def test_a_record_needs_runs():

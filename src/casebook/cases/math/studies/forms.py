@@ -26,15 +26,6 @@ _FRACTION = re.compile(r"(-?)\\[dt]?frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d
 _UNIT = re.compile(
     r"\s*\\(?:text|mbox)\s*\{\s*[^{}]*[A-Za-z][^{}]*\}(?:\^\{?\d\}?)?$|\^\s*\{?\\circ\}?$"
 )
-_WORDS = re.compile(r"\\text\s*\{\s*([^{}]*?)\s*\}")
-
-
-def _display(answer: str) -> str:
-    return answer.replace(r"\frac", r"\dfrac")
-
-
-def _short(answer: str) -> str:
-    return re.sub(r"\\frac\{(\d)\}\{(\d)\}", r"\\frac\1\2", answer)
 
 
 def _whole(answer: str) -> Fraction | None:
@@ -59,15 +50,6 @@ def _decimal(answer: str) -> str | None:
     return f"{float(value):.6f}".rstrip("0").rstrip(".")
 
 
-def _tight(answer: str) -> str:
-    without = re.sub(r"\s*([,=+\-])\s*", r"\1", answer)
-    return without.replace(r"\,", "").strip()
-
-
-def _plain_brackets(answer: str) -> str:
-    return re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", answer)
-
-
 def _sized_brackets(answer: str) -> str | None:
     if answer[:1] != "(" or answer[-1:] != ")" or answer.count("(") != 1:
         return None
@@ -79,34 +61,28 @@ def _without_unit(answer: str) -> str | None:
     return bare if bare != answer and re.search(r"\d", bare) else None
 
 
-def _words_alone(answer: str) -> str | None:
-    match = _WORDS.fullmatch(answer.strip())
-    return match[1] if match else None
+def _without_commas(answer: str) -> str | None:
+    commas = r"(?<=\d),(?:\\!)?\s*(?=\d{3}(?!\d))"
+    return None if "(" in answer else re.sub(commas, "", answer)
 
 
-def _without_commas(answer: str) -> str:
-    return (
-        re.sub(r"(?<=\d),(?:\\!)?\s*(?=\d{3}(?!\d))", "", answer) if "(" not in answer else answer
-    )
-
-
-def _without_name(answer: str) -> str | None:
-    match = re.fullmatch(r"\s*[a-z]\s*(?:=|\\in(?![A-Za-z]))\s*([^=]+)", answer)
-    return match[1] if match else None
+def _inside(pattern: str) -> Callable[[str], str | None]:
+    """What the one group of a pattern holds, where the pattern is the whole answer."""
+    return lambda answer: m[1] if (m := re.fullmatch(pattern, answer.strip())) else None
 
 
 WRITINGS: Mapping[str, Callable[[str], str | None]] = {
-    r"\dfrac for \frac": _display,
-    r"\frac12 for \frac{1}{2}": _short,
+    r"\dfrac for \frac": lambda answer: answer.replace(r"\frac", r"\dfrac"),
+    r"\frac12 for \frac{1}{2}": lambda a: re.sub(r"\\frac\{(\d)\}\{(\d)\}", r"\\frac\1\2", a),
     "a slash": _slash,
     "a decimal": _decimal,
-    "other spaces": _tight,
-    r"brackets without \left": _plain_brackets,
+    "other spaces": lambda a: re.sub(r"\s*([,=+\-])\s*", r"\1", a).replace(r"\,", "").strip(),
+    r"brackets without \left": lambda a: re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", a),
     r"brackets with \left": _sized_brackets,
     "without its unit": _without_unit,
-    r"words without \text": _words_alone,
+    r"words without \text": _inside(r"\\text\s*\{\s*([^{}]*?)\s*\}"),
     "no thousands comma": _without_commas,
-    "without its name": _without_name,
+    "without its name": _inside(r"[a-z]\s*(?:=|\\in(?![A-Za-z]))\s*([^=]+)"),
 }
 
 
@@ -153,9 +129,6 @@ def kind_of(answer: str) -> str:
 def paid(answers: Sequence[str]) -> pd.DataFrame:
     """What three rewards pay for each writing of each answer, the reference's own included.
 
-    Args:
-        answers: reference answers.
-
     Returns:
         A row a writing: `answer` (its number), `writing` (`"as it stands"` or a key of
         `WRITINGS`), `exact` and `documentation` (`exact_match` with either box) and `equivalence`,
@@ -166,29 +139,18 @@ def paid(answers: Sequence[str]) -> pd.DataFrame:
         for number, gold in enumerate(answers)
         for name, text in {"as it stands": gold, **writings(gold)}.items()
     ]
-    boxes = [rf"\boxed{{{text}}}" for _, _, text, _ in rows]
-    golds = [gold for *_, gold in rows]
-    return pd.DataFrame(
-        {
-            "answer": [number for number, *_ in rows],
-            "writing": [name for _, name, *_ in rows],
-            "exact": [v == 1 for v in exact_match()(boxes, answer=golds)],
-            "documentation": [v == 1 for v in exact_match("documentation")(boxes, answer=golds)],
-            "equivalence": [equivalent(text, gold) for _, _, text, gold in rows],
-        }
-    )
+    table = pd.DataFrame(rows, columns=["answer", "writing", "text", "gold"])
+    boxes, golds = [rf"\boxed{{{text}}}" for text in table["text"]], list(table["gold"])
+    table["exact"] = [v == 1 for v in exact_match()(boxes, answer=golds)]
+    table["documentation"] = [v == 1 for v in exact_match("documentation")(boxes, answer=golds)]
+    table["equivalence"] = [equivalent(*one) for one in zip(table["text"], golds, strict=True)]
+    return table.drop(columns=["text", "gold"])
 
 
 def missed(table: pd.DataFrame) -> pd.DataFrame:
-    """Of each answer, the share of its writings that a reward misses.
+    """Of each answer, the share of its writings that a reward misses, from what `paid` returns.
 
-    Args:
-        table: what `paid` returns.
-
-    Returns:
-        A row an answer, in order: `writings` (how many), and the share missed by `exact`,
-        `documentation` and `equivalence`: the chance of no pay if a solver who is right takes
-        one of the writings by lot.
+    That is the chance of no pay if a solver who is right takes one of the `writings` by lot.
     """
     grouped = table.groupby("answer")
     shares = 1 - grouped[["exact", "documentation", "equivalence"]].mean()
@@ -233,11 +195,7 @@ def describe(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def record(data_dir: str | None = None) -> dict[str, Any]:
-    """The figures of the real answers.
-
-    Raises:
-        CasebookError: they are not in the data folder.
-    """
+    """The figures of the real answers."""
     return describe(problem_sets.read("math500", "test", data_dir=data_dir))
 
 
@@ -246,9 +204,6 @@ def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
 
     Args:
         data_dir: the folder of real problem sets; by default `$CASEBOOK_DATA_DIR`.
-
-    Raises:
-        CasebookError: neither the problems nor the record are there.
     """
     if problem_sets.available("math500", data_dir=data_dir):
         return record(data_dir), True

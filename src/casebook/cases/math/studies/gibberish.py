@@ -1,17 +1,17 @@
 r"""Gibberish: what a policy writes that has come apart, and which number sees it first.
 
 The MATH write-up ends with a riddle. Two trainings wrote sensible answers for most of the way and
-word salad at the end, and nothing on the dashboard had said so: the rewards had been low all along,
-and held-out prompts were asked too seldom. This module holds *signs* that a run is coming apart:
-small pure functions over what the policy wrote, or numbers that a trainer logs anyway. Each of them
-is blind to something (`SIGNS`), and three belong together: on the policy's own tokens
+word salad at the end, and nothing on the dashboard had said so. This module holds *signs* that a
+run is coming apart: small functions over what the policy wrote, or numbers that a trainer logs
+anyway. Each of them is blind to something (`SIGNS`), and three belong together: on the policy's own
+tokens
 
     surprise of the base = entropy of the policy + KL(policy || base)      (the cross-entropy)
 
 so a policy that repeats one easy phrase may surprise its base less than a healthy one does.
 
 A sign is worth what it says *before* accuracy falls, and how seldom it cries wolf. Both need rules
-that are written down before anything is measured: what counts as a fall and what counts as an alarm
+that are written down before anything is measured: what counts as a fall and what as an alarm
 (`Rule`), and what is healthy (`healthy_range`). `lead_time` is the rest.
 """
 
@@ -20,9 +20,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,25 +49,15 @@ ARMS = (
     *("format_additive", "format_gated", "format_only", "random_reward"),
 )
 HEALTHY = "grpo"  # the arm whose runs say what is healthy
-COLLAPSED = ("hot",)  # arms of which the record keeps texts, too
-KEPT = 2  # completions the record keeps of a step, all of different prompts
 
 
-@dataclass(frozen=True)
-class Sign:
-    """One number that may tell a run that comes apart.
+class Sign(NamedTuple):
+    """One number that may tell a run that comes apart."""
 
-    Attributes:
-        way: the side on which it leaves the healthy range: 1 too high, -1 too low, 0 either.
-        needs: what has to be at hand.
-        sees: what moves it.
-        misses: what does not.
-    """
-
-    way: int
-    needs: str
-    sees: str
-    misses: str
+    way: int  # on which it leaves the healthy range: 1 too high, -1 too low, 0 either
+    needs: str  # what has to be at hand
+    sees: str  # what moves it
+    misses: str  # what does not
 
 
 SIGNS: Mapping[str, Sign] = {
@@ -103,9 +92,6 @@ LOGGED = {
 }
 
 
-# Signs in texts --------------------------------------------------------------------------------
-
-
 def pieces(text: str) -> list[str]:
     r"""Words, LaTeX commands, tags and marks of a text, lower-cased, every number as one.
 
@@ -117,45 +103,28 @@ def pieces(text: str) -> list[str]:
 
 
 def ngrams(texts: Iterable[str], n: int) -> frozenset[tuple[str, ...]]:
-    """All runs of `n` pieces that occur in some texts: what `unseen` takes for known.
-
-    Raises:
-        CasebookError: `n` is no whole number of at least 1.
-    """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise CasebookError(f"n must be a whole number of at least 1, not {n!r}")
+    """All runs of `n` pieces that occur in some texts: what `unseen` takes for known."""
     return frozenset(gram for text in texts for gram in _runs(pieces(text), n))
 
 
 def unseen(texts: Iterable[str], known: frozenset[tuple[str, ...]]) -> np.ndarray:
-    """The share of each text's n-grams that are not among the known ones.
+    """The share `(n,)` of each text's n-grams that are not among the known ones.
 
     With single pieces this is the rate of non-words; with pairs it sees known words in no known
     order. A text too short for one n-gram has none that is unknown.
 
     Args:
-        texts: `(n,)`.
-        known: from `ngrams` over a corpus, a word list, or what the base model writes; its
-            members' length decides what is looked up.
-
-    Returns:
-        Shares `(n,)`.
-
-    Raises:
-        CasebookError: nothing is known.
+        known: from `ngrams`; its members' length decides what is looked up.
 
     >>> known = ngrams(["the sum of two", "two of the three"], 2)
     >>> unseen(["the sum of the three", "the of the sum"], known).round(2).tolist()
     [0.0, 0.33]
     """
-    if not known:
-        raise CasebookError("nothing is known: take n-grams of some texts first")
     size = len(next(iter(known)))
-    shares = []
-    for text in texts:
-        runs = _runs(pieces(text), size)
-        shares.append(sum(run not in known for run in runs) / len(runs) if runs else 0.0)
-    return np.array(shares)
+    grams = [_runs(pieces(text), size) for text in texts]
+    return np.array(
+        [np.mean([run not in known for run in runs]) if runs else 0.0 for runs in grams]
+    )
 
 
 def repetition(texts: Iterable[str], n: int = 3) -> np.ndarray:
@@ -210,13 +179,13 @@ def latex_fault(text: str) -> str | None:
     if counts["left"] != counts["right"] or counts["begin"] != counts["end"]:
         return "brackets or environments that do not match"
     for match in COMMAND.finditer(text):
-        place: int | None = match.end()
-        if option := OPTION.match(text, match.end()):
-            place = option.end()
+        place = (OPTION.match(text, match.end()) or match).end()
         for _ in range(ARGUMENTS[match[1]]):
-            place = _after_argument(text, place, closing)
-            if place is None:
+            place = BLANKS.match(text, place).end()
+            short = SHORT.match(text, place)
+            if place not in closing and not short:
                 return f"\\{match[1]} lacks an argument"
+            place = closing[place] + 1 if place in closing else short.end()
     return None
 
 
@@ -225,13 +194,10 @@ def broken_latex(texts: Iterable[str]) -> np.ndarray:
     return np.array([float(latex_fault(text) is not None) for text in texts])
 
 
-# A sign that needs the base model --------------------------------------------------------------
-
-
 def surprise(
     model: Any, tokenizer: Any, prompts: Sequence[str], completions: Sequence[str], ended: Sequence
 ) -> np.ndarray:
-    """How unlikely each completion is to a model, in nats a token; its exponential: perplexity.
+    """How unlikely each completion is to a model: nats a token, `(n,)`; NaN with nothing to score.
 
     Of the base model, on what the policy wrote, this is the cross-entropy: the policy's own
     entropy plus its KL from the base. The texts are tokenized again. Word salad may not come out
@@ -239,22 +205,12 @@ def surprise(
     and such tokens are left out of the mean.
 
     Args:
-        model: a causal language model, taken as it is (put it into `eval` mode).
-        tokenizer: its tokenizer.
-        prompts: `(n,)` plain texts.
-        completions: `(n,)` what was written.
+        model: a causal language model in `eval` mode, and its `tokenizer`.
+        prompts, completions: `(n,)` plain texts.
         ended: `(n,)` whether each came to its end, which then counts as a token.
-
-    Returns:
-        Nats a token `(n,)`; NaN where nothing is left to score.
-
-    Raises:
-        CasebookError: the three differ in length.
     """
     from casebook.evaluation import token_logps  # torch comes with it
 
-    if not len(prompts) == len(completions) == len(ended):
-        raise CasebookError("prompts, completions and ended must be of one length")
     batch = [
         (
             list(tokenizer(prompt).input_ids),
@@ -274,17 +230,11 @@ def surprise(
     return np.array(means)
 
 
-# Over a run ------------------------------------------------------------------------------------
-
-
 @functools.cache
 def known_ngrams(case: str, n: int) -> frozenset[tuple[str, ...]]:
-    """The n-grams of the corpus that a case's embedded base model was built on.
-
-    Raises:
-        UnknownName: unknown case.
-    """
-    return ngrams(_corpus(case), n)
+    """The n-grams of the corpus that a case's embedded base model was built on."""
+    rows = islice(load_case(case).demonstrations(0), CORPUS)
+    return ngrams((row["prompt"] + row["completion"] for row in rows), n)
 
 
 def of_texts(written: pd.DataFrame, known: Mapping[int, frozenset]) -> dict[str, float]:
@@ -339,38 +289,16 @@ def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) 
     return signs.reindex(columns=[*SIGNS, "accuracy"]).astype(float)
 
 
-# Alarms and falls ------------------------------------------------------------------------------
+class Rule(NamedTuple):
+    """What counts as an alarm and what counts as a fall; written down before measuring."""
 
-
-@dataclass(frozen=True)
-class Rule:
-    """What counts as an alarm and what counts as a fall; written down before measuring.
-
-    Attributes:
-        low, high: the healthy range of the sign; outside it a reading is odd.
-        patience: so many odd readings in a row are an alarm, which sounds at the last of them.
-        drop: accuracy has fallen once it is lower than its own earlier maximum by more than this.
-
-    Raises:
-        CasebookError: an empty range, no patience, or a drop outside (0, 1).
-    """
-
-    low: float = -math.inf
+    low: float = -math.inf  # the healthy range of the sign; outside it a reading is odd
     high: float = math.inf
-    patience: int = 2
-    drop: float = 0.20
-
-    def __post_init__(self):
-        if not self.low <= self.high:
-            raise CasebookError(f"no value is healthy between {self.low!r} and {self.high!r}")
-        if not isinstance(self.patience, int) or self.patience < 1:
-            raise CasebookError(f"patience is {self.patience!r}, and must be at least 1")
-        if not 0 < self.drop < 1:
-            raise CasebookError(f"drop is {self.drop!r}, and must lie between 0 and 1")
+    patience: int = 2  # so many odd readings in a row are an alarm, at the last of them
+    drop: float = 0.20  # accuracy has fallen when it is this far below its earlier maximum
 
 
-@dataclass(frozen=True)
-class Lead:
+class Lead(NamedTuple):
     """When the alarm sounded and when accuracy had fallen, as steps; `None`: never."""
 
     alarm: int | None
@@ -379,7 +307,7 @@ class Lead:
     @property
     def steps(self) -> int | None:
         """How many steps the alarm came before the fall; negative if after; `None` without both."""
-        return None if None in (self.alarm, self.fall) else self.fall - self.alarm
+        return None if None in self else self.fall - self.alarm
 
     @property
     def verdict(self) -> str:
@@ -400,19 +328,16 @@ def healthy_range(
         margin: the range is widened by this share of itself: few runs do not show all that
             healthy ones do.
 
-    Raises:
-        CasebookError: no reading at all.
-
     >>> healthy_range([pd.Series([1.0, 2.0]), pd.Series([3.0])], way=1)
     (-inf, 3.5)
     """
-    readings = np.concatenate([np.asarray(c, dtype=float) for c in curves] or [np.empty(0)])
-    readings = readings[np.isfinite(readings)]
-    if not len(readings):
-        raise CasebookError("no healthy run has a reading of this sign")
-    wider = margin * float(np.ptp(readings))
-    low, high = float(readings.min()) - wider, float(readings.max()) + wider
-    return (-math.inf if way > 0 else low), (math.inf if way < 0 else high)
+    readings = np.concatenate([np.asarray(curve, dtype=float) for curve in curves])
+    low, high = np.nanmin(readings), np.nanmax(readings)
+    wider = margin * (high - low)
+    return (
+        -math.inf if way > 0 else float(low - wider),
+        math.inf if way < 0 else float(high + wider),
+    )
 
 
 def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
@@ -438,13 +363,8 @@ def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
     return Lead(_first(in_a_row), _first(fallen))
 
 
-# The record ------------------------------------------------------------------------------------
-
-
 def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict[str, Any]:
-    """Read the signs of finished runs.
-
-    All texts in it are the embedded model's, about generated problems.
+    """Read the signs of finished runs, all about generated problems.
 
     Args:
         runs: arm -> seed -> `casebook.training.Run`; `experiments.finished_runs("math")` finds
@@ -452,8 +372,7 @@ def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict
         base: model and tokenizer of the base, `models.load_base`.
 
     Returns:
-        `arms` -> seed -> `signs` (name -> readings by step), `texts` of the collapsed ones, and
-        the run's `settings` as a hash; `problems` and `provenance`.
+        `arms` -> seed -> `signs` (name -> readings by step) and the run's `settings` as a hash.
 
     Raises:
         CasebookError: no finished run.
@@ -465,78 +384,27 @@ def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict
     written: dict[str, dict[str, Any]] = {}
     for arm in ARMS:
         for seed, run in runs.get(arm, {}).items():
-            kept = {"settings": digest(run.settings())}
-            kept["signs"] = _by_step(of_run(run, known, base))
-            kept |= {"texts": excerpts(run.completions())} if arm in COLLAPSED else {}
+            signs = _by_step(of_run(run, known, base))
+            kept = {"settings": digest(run.settings()), "signs": signs}
             written.setdefault(arm, {})[str(seed)] = kept
-    return {
-        "made_by": studies.command("gibberish"),
-        "problems": "generated",
-        "arms": written,
-        "provenance": provenance(),
-    }
+    made = {"made_by": studies.command("gibberish"), "problems": "generated"}
+    return made | {"arms": written, "provenance": provenance()}
 
 
 def recorded() -> dict[str, dict[int, pd.DataFrame]]:
-    """The committed signs: arm -> seed -> frame as `of_run` gives it; empty without a record.
-
-    Raises:
-        CasebookError: the record is damaged.
-    """
+    """The committed signs: arm -> seed -> frame as `of_run` gives it; empty without a record."""
     if not studies.path("gibberish").exists():
         return {}
-    return {
-        arm: {
-            int(seed): pd.DataFrame(
-                {
-                    name: pd.Series({int(step): value for step, value in readings.items()})
-                    for name, readings in kept["signs"].items()
-                },
-                columns=[*SIGNS, "accuracy"],
-                dtype=float,
-            )
-            for seed, kept in seeds.items()
-        }
-        for arm, seeds in studies.read("gibberish")["arms"].items()
-    }
-
-
-def excerpts(completions: pd.DataFrame, kept: int = KEPT) -> dict[str, list[dict[str, Any]]]:
-    """The first completions of different prompts, for each recorded step: prompt, text, right."""
-    found = {}
-    for step, written in completions.groupby("step"):
-        rows = written.drop_duplicates("prompt").head(kept)
-        found[str(step)] = [
-            {
-                "prompt": row["prompt"].strip(),
-                "completion": row["completion"].strip(),
-                "right": bool(row["strict"]),
-            }
-            for row in rows.to_dict("records")
-        ]
+    found: dict[str, dict[int, pd.DataFrame]] = {}
+    for arm, seeds in studies.read("gibberish")["arms"].items():
+        for seed, kept in seeds.items():
+            signs = pd.DataFrame(kept["signs"], columns=[*SIGNS, "accuracy"], dtype=float)
+            found.setdefault(arm, {})[int(seed)] = signs.rename(index=int).sort_index()
     return found
-
-
-# Parts -----------------------------------------------------------------------------------------
-
-
-@functools.cache
-def _corpus(case: str) -> list[str]:
-    rows = islice(load_case(case).demonstrations(0), CORPUS)
-    return [row["prompt"] + row["completion"] for row in rows]
 
 
 def _runs(items: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return list(zip(*(items[i:] for i in range(n)), strict=False))
-
-
-def _after_argument(text: str, place: int, closing: Mapping[int, int]) -> int | None:
-    """Where the argument that begins at `place` ends, or `None` where none begins."""
-    place = BLANKS.match(text, place).end()
-    if place in closing:
-        return closing[place] + 1
-    short = SHORT.match(text, place)
-    return short.end() if short else None
 
 
 def _first(happened: pd.Series) -> int | None:

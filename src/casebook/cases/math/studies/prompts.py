@@ -5,9 +5,7 @@ kept the *last* `max_prompt_length` tokens of it, so the first thing to go was t
 the chat template, then the instruction and the solved examples. And a completion that is too long
 ends in the middle, before its box. Nothing announces either of them.
 
-Tokens are counted here without a tokenizer: words, numbers, LaTeX commands and single signs. A
-language model's tokenizer gives other numbers; which part goes first does not depend on it.
-
+Tokens are counted here without a tokenizer: words, numbers, LaTeX commands and single signs.
 `casebook study prompts` makes the committed record, `results/math/data/prompts.json`, from the
 real problems; it holds numbers only. Of Allen AI's prompt sets there is no copy to measure: the
 prompts measured are of their shape (solved examples, then the problem, in one user message), put
@@ -23,7 +21,6 @@ import numpy as np
 import pandas as pd
 
 from casebook import problem_sets
-from casebook.case import CasebookError
 from casebook.records import studies
 
 TOKEN = re.compile(r"\\?[A-Za-z]+|\d+|[^\sA-Za-z\d]")
@@ -50,14 +47,9 @@ def shot_prompts(
     The examples are the same for everybody, as in Allen AI's sets. Which ones those are is not
     known here, so they are the `shots` problems of middling length; the others are asked.
 
-    Raises:
-        CasebookError: no problem is left to be asked.
-
     >>> [list(parts) for parts in shot_prompts(["a", "b"], ["1", "2"], 1)]
     [['chat mark', 'example 1', 'problem']]
     """
-    if not 0 <= shots < len(questions):
-        raise CasebookError(f"{shots} examples of {len(questions)} problems leave none to ask")
     solved = [f"Question: {q}\nAnswer: {s}\n\n" for q, s in zip(questions, solutions, strict=True)]
     by_length = sorted(range(len(solved)), key=lambda i: (tokens(solved[i]), i))
     first = (len(solved) - shots) // 2
@@ -73,18 +65,9 @@ def shot_prompts(
 def left_after(parts: Mapping[str, str], limit: int) -> dict[str, float]:
     """The share of each part's tokens that are left when only the last `limit` are kept.
 
-    Args:
-        parts: name -> text, in the order of the prompt.
-        limit: tokens that are kept, at least 1.
-
-    Raises:
-        CasebookError: a limit of less than 1.
-
     >>> left_after({"mark": "<|user|>", "example": "a b c d", "problem": "e f"}, 4)
     {'mark': 0.0, 'example': 0.5, 'problem': 1.0}
     """
-    if limit < 1:
-        raise CasebookError(f"the limit is {limit}: a prompt keeps at least one token")
     left = {}
     for name, text in reversed(parts.items()):
         size = tokens(text)
@@ -95,11 +78,8 @@ def left_after(parts: Mapping[str, str], limit: int) -> dict[str, float]:
 
 
 def cut_table(prompts: Sequence[Mapping[str, str]], limits: Sequence[int]) -> pd.DataFrame:
-    """What limits do to prompts: a row a limit.
-
-    Returns:
-        `over`, the share of prompts that are too long (dropped, where nothing is cut), and for
-        each part the share of prompts in which it is still whole.
+    """What limits do to prompts, a row a limit: the share of prompts that are too long, `over`,
+    and for each part the share of prompts in which it is still whole.
     """
     rows = {}
     for limit in limits:
@@ -144,46 +124,38 @@ def sizes(prompts: Sequence[Mapping[str, str]]) -> dict[str, float]:
     }
 
 
-def describe(math500: pd.DataFrame, gsm8k: pd.DataFrame | None = None) -> dict[str, Any]:
+def describe(math500: pd.DataFrame, gsm8k: pd.DataFrame) -> dict[str, Any]:
     """The figures of notebook 41 about lengths: numbers, and no text of a problem.
 
     Args:
         math500: `problem_sets.read("math500", "test")`.
-        gsm8k: `problem_sets.read("gsm8k", "train")`; without it there is no word about that set.
+        gsm8k: `problem_sets.read("gsm8k", "train")`.
     """
-    found: dict[str, Any] = {
-        "provenance": [problem_sets.provenance(math500)],
+    asked = shot_prompts(list(math500["problem"]), list(math500["solution"]), SHOTS["math500"])
+    worked = list(gsm8k["answer"].str.replace(r"<<.*?>>", "", regex=True))
+    levels = math500.groupby("level")["solution"]
+    return {
+        "provenance": [problem_sets.provenance(frame) for frame in (math500, gsm8k)],
         "limits": list(LIMITS),
-    }
-    prompts = shot_prompts(list(math500["problem"]), list(math500["solution"]), SHOTS["math500"])
-    found["math500"] = {
-        "alone": sizes([{"": text} for text in math500["problem"]]),
-        "with examples": sizes(prompts),
-        "cut": cut_table(prompts, LIMITS).rename(index=str).to_dict("index"),
-    }
-    if gsm8k is not None:
-        found["provenance"].append(problem_sets.provenance(gsm8k))
-        solutions = list(gsm8k["answer"].str.replace(r"<<.*?>>", "", regex=True))
-        prompts = shot_prompts(list(gsm8k["question"]), solutions, SHOTS["gsm8k"])
-        found["gsm8k"] = {
+        "math500": {
+            "alone": sizes([{"": text} for text in math500["problem"]]),
+            "with examples": sizes(asked),
+            "cut": cut_table(asked, LIMITS).rename(index=str).to_dict("index"),
+        },
+        "gsm8k": {
             "alone": sizes([{"": text} for text in gsm8k["question"]]),
-            "with examples": sizes(prompts),
-        }
-    found["solutions"] = sizes([{"": text} for text in math500["solution"]])
-    found["finished"] = finished(list(math500["solution"]), LIMITS).tolist()
-    found["finished_by_level"] = {
-        str(level): finished(list(part), LIMITS).tolist()
-        for level, part in math500.groupby("level")["solution"]
+            "with examples": sizes(shot_prompts(list(gsm8k["question"]), worked, SHOTS["gsm8k"])),
+        },
+        "solutions": sizes([{"": text} for text in math500["solution"]]),
+        "finished": finished(list(math500["solution"]), LIMITS).tolist(),
+        "finished_by_level": {
+            str(level): finished(list(part), LIMITS).tolist() for level, part in levels
+        },
     }
-    return found
 
 
 def record(data_dir: str | None = None) -> dict[str, Any]:
-    """The figures of the real problems.
-
-    Raises:
-        CasebookError: one of the two sets is not in the data folder.
-    """
+    """The figures of the real problems."""
     math500 = problem_sets.read("math500", "test", data_dir=data_dir)
     return describe(math500, problem_sets.read("gsm8k", "train", data_dir=data_dir))
 
@@ -193,9 +165,6 @@ def figures(data_dir: str | None = None) -> tuple[dict[str, Any], bool]:
 
     Args:
         data_dir: the folder of real problem sets; by default `$CASEBOOK_DATA_DIR`.
-
-    Raises:
-        CasebookError: neither the problems nor the record are there.
     """
     if all(problem_sets.available(name, data_dir=data_dir) for name in SHOTS):
         return record(data_dir), True

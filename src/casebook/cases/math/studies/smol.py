@@ -33,15 +33,9 @@ LENGTHS = (128, 256, 512)  # tokens within which a completion may have ended
 def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str, Any]:
     """Part -> its figures.
 
-    Args:
-        completions: as `untrained.written` gives them.
-        parts: those that were written.
-
-    Returns:
-        For each part `figures`, `ended` (tokens -> the share of completions that end within so
-        many), `form and answers` (counts), `by level` (lenient accuracy), and of samples `silent`,
-        the expected share of silent groups if right answers are paid in the form (`strict`), in
-        the last box (`boxed`), or anywhere (`correct`).
+    For each part `figures`, `ended` (tokens -> the share of completions that end within so many),
+    `form and answers` (counts), `by level` (lenient accuracy), and of samples `silent`, the share
+    of silent groups to expect if right answers are paid in the form, in the last box, or anywhere.
     """
     table = untrained.graded(CASE, PROFILE, parts, completions)
     table["boxed"] = REWARDS["equivalence"]("box")(table["completion"], table["answer"])
@@ -73,9 +67,5 @@ def regraded() -> dict[str, Any]:
 
 
 def record() -> dict[str, Any]:
-    """The figures of all parts, and which model, settings and problems they are of.
-
-    Raises:
-        CasebookError: the problems or the model are not here.
-    """
+    """The figures of all parts, and which model, settings and problems they are of."""
     return untrained.study(NAME, CASE, PROFILE, PARTS, SETTINGS, found)

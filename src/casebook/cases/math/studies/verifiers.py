@@ -12,11 +12,8 @@ published so far differ in where they look and in what they forgive:
   side in a box of its own.
 - `verify.equivalent`: ours.
 
-All but the library's two are written anew from these descriptions. `compare` scores them on
-labelled pairs; `own_pairs` are the casebook's, `math500_pairs` come from a data set's solutions.
-`casebook study verifiers` makes the committed record, `results/math/data/verifiers.json`; it holds
-numbers only. Its times depend on the machine and on what else ran there, and no test relies on
-them.
+All but the library's two are written anew from these descriptions. `casebook study verifiers` makes
+the committed record, `results/math/data/verifiers.json`; it holds numbers only.
 """
 
 import logging
@@ -26,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from casebook import paths, problem_sets
@@ -205,14 +203,10 @@ def verdicts(pairs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def compare(pairs: pd.DataFrame) -> pd.DataFrame:
-    """How often each verifier is right, and how long it takes.
+    """How often each verifier is right, and how long it takes, a row a verifier.
 
-    Args:
-        pairs: with the columns `prediction`, `gold` and `equivalent`.
-
-    Returns:
-        A row a verifier: `pairs`, `right`, `missed` (equivalent, not paid), `wrongly paid`, and
-        `median`, `p95`, `max` in milliseconds.
+    The columns: `pairs`, `right`, `missed` (equivalent, not paid), `wrongly paid`, and `median`,
+    `p95`, `max` in milliseconds.
     """
     return summary(pairs["equivalent"], *verdicts(pairs))
 
@@ -233,21 +227,17 @@ def hostile_times() -> pd.DataFrame:
     """Our verdict on each hostile text, as prediction against 7 and as gold, and the seconds."""
     rows = {}
     for name, text in HOSTILE.items():
-        start = time.perf_counter()
-        paid = equivalent(text, "7")
-        middle = time.perf_counter()
-        paid_as_gold = equivalent("x + 1", text)
-        end = time.perf_counter()
-        rows[name] = {"paid": paid or paid_as_gold, "first": middle - start, "second": end - middle}
-    return pd.DataFrame(rows).T.astype({"paid": bool, "first": float, "second": float})
+        times = [time.perf_counter()]
+        paid = []
+        for sides in ((text, "7"), ("x + 1", text)):
+            paid.append(equivalent(*sides))
+            times.append(time.perf_counter())
+        rows[name] = (any(paid), *np.diff(times))
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["paid", "first", "second"])
 
 
 def record() -> dict[str, Any]:
-    """The six verifiers on the casebook's pairs, on MATH-500's, and on the hostile texts.
-
-    Raises:
-        CasebookError: the real problems are not in a folder that was named.
-    """
+    """The six verifiers on the casebook's pairs, on MATH-500's, and on the hostile texts."""
     frame = problem_sets.read("math500", "test")
     own = own_pairs()
     said, seconds = verdicts(own)
