@@ -74,8 +74,8 @@ def figure(
 def show(drawn: Figure, name: str, alt: str) -> None:
     """Show a figure in the notebook with its alternative text, and write `name`.png.
 
-    The file goes to `paths.figures_dir()`. The colours are reduced to a palette of 128, which
-    makes the picture a third as large and looks the same.
+    The file goes to `paths.figures_dir()`; of those in `figures/` git keeps the ones that README
+    and docs show (`.gitignore`).
 
     Args:
         drawn: the figure.
@@ -83,12 +83,10 @@ def show(drawn: Figure, name: str, alt: str) -> None:
         alt: one sentence for those who cannot see the picture: what it shows, not its title.
 
     Raises:
-        CasebookError: no alternative text, or a name that is a path.
+        CasebookError: no alternative text.
     """
-    if not isinstance(alt, str) or not alt.strip():
+    if not alt.strip():
         raise CasebookError(f"the picture {name!r} needs a sentence of alternative text")
-    if not name or "/" in name or "\\" in name or name.startswith("."):
-        raise CasebookError(f"a picture's name is a file name without folders, not {name!r}")
     png = _png(drawn)
     folder = paths.figures_dir()
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,8 +116,8 @@ def dashboard(
     """A training in four panels: rewards, groups without gradient, length, KL and entropy.
 
     Thin lines are the logged steps, thick ones their moving average. A panel whose columns are
-    missing says so. Where the loss has no KL term (beta = 0), TRL logs none, and the distance
-    from the base measured on validation prompts stands in its place.
+    missing says so. Where the loss has no KL term (beta = 0), the distance from the base measured
+    on validation prompts stands in its place.
 
     Args:
         metrics: one row a logged step, in TRL's metric names: `step`, `rewards/<name>/mean`,
@@ -146,13 +144,9 @@ def dashboard(
         ax.set_xlabel("optimiser step")
     if findings is not None:
         lines = [textwrap.fill(f"! {f.message} {f.advice}", 125) for f in findings]
-        drawn.supxlabel(
-            "\n".join(lines) or "No detector has anything to say.",
-            x=0.012,
-            ha="left",
-            fontsize=8,
-            color="#b3471d" if lines else "#777777",
-        )
+        said = "\n".join(lines) or "No detector has anything to say."
+        color = "#b3471d" if lines else "#777777"
+        drawn.supxlabel(said, x=0.012, ha="left", fontsize=8, color=color)
     return drawn
 
 
@@ -271,20 +265,13 @@ def confusion_matrix(table: pd.DataFrame, title: str, change: bool = False) -> F
     rows, columns = shares.shape
     drawn, ax = figure(title, 6.4, 1.5 + 0.36 * rows)
     largest = max(np.abs(shares).max(), 0.01) if change else 1.0
-    ax.imshow(
-        shares,
-        cmap=CHANGE if change else BLUES,
-        vmin=-largest if change else 0,
-        vmax=largest,
-        aspect="auto",
-    )
-    for row in range(rows):
-        for column in range(columns):
-            share = shares[row, column]
-            if abs(share) >= 0.005:
-                text = f"{100 * share:+.0f}" if change else f"{100 * share:.0f}"
-                color = "#ffffff" if abs(share) > 0.6 * largest else "#222222"
-                ax.text(column, row, text, ha="center", va="center", color=color)
+    colors = {"cmap": CHANGE, "vmin": -largest} if change else {"cmap": BLUES, "vmin": 0}
+    ax.imshow(shares, vmax=largest, aspect="auto", **colors)
+    for (row, column), share in np.ndenumerate(shares):
+        if abs(share) >= 0.005:
+            text = f"{100 * share:+.0f}" if change else f"{100 * share:.0f}"
+            color = "#ffffff" if abs(share) > 0.6 * largest else "#222222"
+            ax.text(column, row, text, ha="center", va="center", color=color)
     ax.set_xticks(
         range(columns), list(table.columns), rotation=35, ha="right", rotation_mode="anchor"
     )
@@ -337,27 +324,15 @@ def grouped_bars(
         for position, share in zip(positions, table[role], strict=True):
             first = position == positions[0]  # the first group names the colours
             said = f"{100 * share:.1f}".removesuffix(".0") + "%"
-            ax.annotate(
-                f"{said} {role}" if first else said,
-                (share, position),
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8 if first else 7,
-                fontweight="bold" if first else "normal",
-                color=COLORS[role] if first else "#222222",
-                bbox=BEHIND_TEXT,
-            )
+            look = {"fontsize": 7, "color": "#222222", "bbox": BEHIND_TEXT, "va": "center"}
+            if first:
+                said += f" {role}"
+                look |= {"fontsize": 8, "fontweight": "bold", "color": COLORS[role]}
+            ax.annotate(said, (share, position), (3, 0), textcoords="offset points", **look)
     if reference is not None:
         ax.axvline(reference, color=COLORS["oracle"], linestyle="--", linewidth=0.9, zorder=0)
-        ax.annotate(
-            "equal shares",
-            (reference, 1),
-            xycoords=("data", "axes fraction"),
-            ha="center",
-            va="bottom",
-            fontsize=7,
-        )
+        place = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+        ax.annotate("equal shares", (reference, 1), fontsize=7, **place)
     ax.set_yticks(range(rows), list(table.index))
     ax.set_ylim(rows - 0.4, -0.6)
     _share_axis(ax, xlabel, 1.12 * max(table.to_numpy().max(), 0.1))
@@ -378,18 +353,12 @@ def distribution(
     drawn, ax = figure(title)
     for k, (role, sample) in enumerate(values.items()):
         counts, _ = np.histogram(sample, bins)
-        shares = counts / max(len(sample), 1)
-        ax.stairs(shares, bins, color=COLORS[role], linewidth=1.8)
-        ax.stairs(shares, bins, color=COLORS[role], fill=True, alpha=0.15)
-        ax.text(
-            0.02,
-            0.95 - 0.08 * k,
-            f"{role} (mean {np.mean(sample):.0f})",
-            transform=ax.transAxes,
-            color=COLORS[role],
-            fontweight="bold",
-            bbox=BEHIND_TEXT,
-        )
+        shares, color = counts / max(len(sample), 1), COLORS[role]
+        ax.stairs(shares, bins, color=color, linewidth=1.8)
+        ax.stairs(shares, bins, color=color, fill=True, alpha=0.15)
+        said = {"color": color, "fontweight": "bold", "bbox": BEHIND_TEXT}
+        place = (0.02, 0.95 - 0.08 * k)
+        ax.text(*place, f"{role} (mean {np.mean(sample):.0f})", transform=ax.transAxes, **said)
     ax.set_xlabel(xlabel)
     ax.set_ylabel("share of completions")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -401,15 +370,12 @@ def distribution(
 
 def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Reward parts (mean)")
-    names = {
-        column: column.split("/")[1]
-        for column in metrics.columns
-        if column.startswith("rewards/") and column.endswith("/mean")
-    }
-    spare = iter(SPARE * (1 + len(names)))
-    colors = {name: COLORS.get(name) or next(spare) for name in names.values()}
-    curves = [(column, name, colors[name]) for column, name in names.items()]
-    if "reward" in metrics and len(names) != 1:
+    columns = [c for c in metrics if c.startswith("rewards/") and c.endswith("/mean")]
+    spare, curves = iter(SPARE * (1 + len(columns))), []
+    for column in columns:
+        name = column.split("/")[1]
+        curves.append((column, name, COLORS.get(name) or next(spare)))
+    if "reward" in metrics and len(columns) != 1:
         curves.append(("reward", "weighted sum", COLORS["policy"]))
     _curves(ax, metrics, curves, "rewards")
 
@@ -487,24 +453,18 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
 
     A thin line leads from where a curve ends to its label.
     """
-    if not ends:
-        return
     bottom, top = ax.get_ylim()
     height = ax.get_position().height * ax.figure.get_figheight() * 72
     gap = 11 / max(height, 1) * (top - bottom)
     ordered = sorted(ends)
-    places = [end[0] for end in ordered]
+    places = np.array([end for end, *_ in ordered])
     for _ in range(50):  # each push parts two neighbours by as much as they lack
         for i in range(1, len(places)):
             push = max(0.0, gap - (places[i] - places[i - 1])) / 2
-            places[i - 1] -= push
-            places[i] += push
-    places[0] = max(places[0], bottom)
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + gap)
-    places[-1] = min(places[-1], top)
-    for i in range(len(places) - 1, 0, -1):
-        places[i - 1] = min(places[i - 1], places[i] - gap)
+            places[i - 1 : i + 1] += -push, push
+    places += max(0.0, bottom - min(places, default=bottom))
+    places -= max(0.0, max(places, default=top) - top)
+    line = {"arrowstyle": "-", "linewidth": 0.6, "shrinkB": 0, "relpos": (0, 0.5)}
     for place, (end, text, color) in zip(places, ordered, strict=True):
         ax.annotate(
             text,
@@ -512,13 +472,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
             xycoords=ax.get_yaxis_transform(),
             xytext=(12, (place - end) / gap * 11),
             textcoords="offset points",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": color,
-                "linewidth": 0.6,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
+            arrowprops=line | {"color": color},
             va="center",
             color=color,
             fontsize=8,
