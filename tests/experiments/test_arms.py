@@ -1,5 +1,6 @@
 """Arms x seeds: what is made, what is not made again, and what a wrong name gets."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,19 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
             assert record["config"] == plain(now.settings), (name, record["seed"])
 
 
+def test_another_commit_begins_anew_and_the_newest_run_is_found(arms, monkeypatch):
+    """A record names one commit: no run that other code began goes on, or is taken for new."""
+    config = read_config(("poker", "smoke"), ARM["overrides"] | {"seed": 0})
+    folders = []
+    for commit in ("a", "b"):
+        monkeypatch.setattr(module, "revision", lambda commit=commit: {"revision": commit * 40})
+        folders.append(module._folder(config, "tiny"))
+        write_json(folders[-1] / "record.json", {})
+        os.utime(folders[-1] / "record.json", (len(folders), len(folders)))
+    assert folders[0] != folders[1]
+    assert experiments.finished_runs("poker", "smoke")["tiny"][0].path == folders[1]
+
+
 # What is committed of a run
 
 
@@ -110,8 +124,7 @@ def trained(tmp_path, monkeypatch):
 
 
 def test_of_the_embedded_model_one_adapter_and_its_completions_are_kept(trained):
-    _, kept = trained("nano", "sft")
-    assert kept == ["nano/sft/seed0.json"]
+    trained("nano", "sft")
     _, kept = trained("nano", "grpo", seed=1)
     assert kept == ["nano/grpo/seed1.json", "nano/sft/seed0.json"]
     _, kept = trained("nano", "grpo")
@@ -120,24 +133,17 @@ def test_of_the_embedded_model_one_adapter_and_its_completions_are_kept(trained)
 
 
 def test_of_a_real_model_completions_are_kept_and_no_adapter(trained):
-    _, kept = trained("smol", "grpo")
-    assert kept == ["smol/grpo/completions.jsonl.gz", "smol/grpo/seed0.json"]
-    _, kept = trained("smol", "sound")
-    assert kept[2:] == ["smol/sound/completions.jsonl.gz", "smol/sound/seed0.json"]
-    assert committed_completions("poker", "smol", "sound")["extracted"].tolist() == ["flush"]
-    assert arms_with_completions("poker", "smol") == ["grpo", "sound"]
-    assert committed_completions("poker", "smol", "taught").empty
-
-
-def test_runs_that_sampled_nothing_or_chose_a_setting_keep_no_completions(trained):
-    _, kept = trained("smol", "taught", sampled=False)
-    assert kept == ["smol/taught/seed0.json"]
-    _, kept = trained("smol", "sound", seed=1)
+    """Not of a run that sampled nothing, chose a setting, or has another seed than the first."""
+    trained("smol", "taught", sampled=False)
+    trained("smol", "sound", seed=1)
     nothing = {"test": None, "before": None, "after": None}
     curve = {"greedy_accuracy": [0.125, 0.5], "sampled_accuracy": [0.0, 0.25]}
     line, kept = trained("smol", "rate", **nothing, validation=curve)
     assert kept == ["smol/rate/seed0.json", "smol/sound/seed1.json", "smol/taught/seed0.json"]
     assert line.startswith("rate, seed 0: on validation rows sampled 0.250, greedy 0.500, 1 s")
+    trained("smol", "sound")
+    assert arms_with_completions("poker", "smol") == ["sound"]
+    assert committed_completions("poker", "smol", "sound")["extracted"].tolist() == ["flush"]
 
 
 @pytest.mark.slow

@@ -118,27 +118,20 @@ def test_committed_completions_of_a_real_model_are_graded_and_paid_as_then(arm):
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "code"),
+    ("verdicts", "missing", "code"),
     [
-        (["reproduces"], 0),
-        (["reproduces", "differs"], 1),
-        (["not comparable"], 2),
-        (["missing", "reproduces"], 0),
+        (["reproduces"], "", 0),
+        (["reproduces", "differs"], "", 1),
+        (["not comparable"], "", 2),
+        (["not comparable", "reproduces"], "make smol", 0),
     ],
 )
-def test_exit_codes(monkeypatch, verdicts, code):
-    results = [
-        replay.Replay("poker/nano/grpo/seed0", "not comparable", [], "make smol", 1.0)
-        if verdict == "missing"
-        else replay.Replay("poker/nano/grpo/seed0", verdict, [], "", 1.0)
-        for verdict in verdicts
-    ]
+def test_exit_codes(monkeypatch, verdicts, missing, code):
+    results = [replay.Replay("poker/nano/grpo/seed0", v, [], missing, 1.0) for v in verdicts]
     monkeypatch.setattr(replay, "replay", lambda *args, **more: results)
     outcome = CliRunner().invoke(app, ["replay", "poker", "--json"])
     assert outcome.exit_code == code
-    assert [entry["verdict"] for entry in json.loads(outcome.stdout)] == [
-        result.verdict for result in results
-    ]
+    assert [entry["verdict"] for entry in json.loads(outcome.stdout)] == verdicts
 
 
 @pytest.mark.parametrize(

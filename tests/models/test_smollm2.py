@@ -1,6 +1,5 @@
 """SmolLM2 itself, where `make smol` has fetched it."""
 
-
 import pytest
 import torch
 

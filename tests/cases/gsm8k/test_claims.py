@@ -140,12 +140,6 @@ def test_the_last_snippet():
     assert quotes("viggo", "60 / 20.1", "2 of the 4")
 
 
-def test_what_is_generated_is_called_so():
-    for row in CLAIMS.values():
-        if row["evidence"] == "nano":
-            assert "generated" in row["measured"], row["id"]
-
-
 def test_what_the_record_of_the_exploration_says():
     found = studies.read("exploration")
     splits, difficulty = found["splits"], found["difficulty"]

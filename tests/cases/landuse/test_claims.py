@@ -109,11 +109,6 @@ def test_connectivity_moves_no_score(records, alpha, beta):
         assert tonnes[chosen] == pytest.approx(tonnes[highest_yield(records)], abs=1e-9)
 
 
-def test_the_sources_example_adds_the_same_to_both():
-    assert 0.5 * 0.68 == 0.34
-    assert quotes("score-decides", "0.34 on either side")
-
-
 @given(surveys)
 def test_the_literal_belt_never_fires_where_something_grows(records):
     assert not (grows(records[0]) and zero_belt(records, literal=True))
