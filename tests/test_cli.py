@@ -65,9 +65,7 @@ def test_every_command_explains_itself(command, monkeypatch, capsys):
         (["nano", "build", "poker", "--size", "nope"], "unknown size 'nope'"),
         (["replay", "poker", "--arm", "nope"], "unknown recorded arm of poker 'nope'"),
         (["evaluate", "--case", "poker", "--profile", "t5"], "unknown profile 't5'"),
-        (["try", "nowhere", "--row", "1"], "there is no folder at nowhere: name a run's folder"),
-        (["try", "poker/nano/gpro", "--row", "1"], "unknown arm of poker 'gpro'"),
-        (["try", "poker/nano/grpo"], "name a prompt or a row of the case, and not both"),
+        (["try", "nowhere", "--row", "1"], "nowhere holds no policy: name the folder"),
         (["evaluate", "--case", "poker", "--split", "tests"], "unknown split 'tests'"),
         (["evaluate", "--case", "poker", "--output", "/proc/no/e.json"], "cannot be written"),
         (["evaluate", "--case", "poker", "--output", "/proc"], "/proc is a folder"),
@@ -126,7 +124,6 @@ def test_a_typing_mistake_is_answered_before_torch_is_imported():
         *(["evaluate", "--case", "poker", "--model", "docs"], ["nano", "build", "pker"]),
         *(["experiments", "poker", "--arm", "gpro"], ["replay", "poker", "--arm", "gpro"]),
         *(["nano", "build", "poker", "--size", "nope"], ["execute", "-p", "SEED=-5"]),
-        *(["try", "nowhere", "--row", "1"], ["try", "poker/nano/gpro", "--row", "1"]),
     )
     code = (
         f"import sys; from casebook import cli\nfor arguments in {mistakes!r}:\n"
@@ -291,24 +288,15 @@ def test_a_study_writes_its_record(monkeypatch, tmp_path, capsys):
 
 def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):
     """A relative path counts from where one stands; the notebooks get it as their parameter."""
-    asked = {}
+    asked = []
     monkeypatch.setenv(problem_sets.VARIABLE, "somewhere else")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sets").mkdir()
-    monkeypatch.setattr("casebook.execute.execute", lambda cases, **o: asked.update(o) or [])
-    assert casebook(monkeypatch, "execute", "--data-dir", "sets") == 0
+    monkeypatch.setattr("casebook.execute.execute", lambda *o, **_: asked.extend(o) or [])
+    assert casebook(monkeypatch, "execute", "--data-dir", "sets", "--from", "12") == 0
     assert os.environ[problem_sets.VARIABLE] == str(tmp_path / "sets")
-    assert asked["parameters"] == {"DATA_DIR": str(tmp_path / "sets")}
-
-
-@pytest.mark.parametrize("option", [[], ["-p", "DATA_DIR=mine"]])
-def test_without_the_option_the_environment_stays(option, monkeypatch):
-    asked = {}
-    monkeypatch.setenv(problem_sets.VARIABLE, "as it was")
-    monkeypatch.setattr("casebook.execute.execute", lambda cases, **o: asked.update(o) or [])
-    assert casebook(monkeypatch, "execute", *option) == 0
-    assert os.environ[problem_sets.VARIABLE] == "as it was"
-    assert asked["parameters"] == ({"DATA_DIR": "mine"} if option else {})
+    given = {"DATA_DIR": str(tmp_path / "sets")}
+    assert asked == ["all", "nano", 0, given, 1, 12, False, False]
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch, capsys):

@@ -45,7 +45,53 @@ pretrained_models = typer.Typer(help="Models that need no hub.", no_args_is_help
 bundles = typer.Typer(help="A run as one file: send it, check it.", no_args_is_help=True)
 WITHOUT_CHECKOUT = ("hardware",)
 
-# What several commands take
+# What is typed, and what several commands take
+
+
+def parse_parameters(pairs: Iterable[str] | None) -> dict[str, Any]:
+    """Parameters and fields as they are typed, `NAME=VALUE` with the value in YAML.
+
+    Raises:
+        CasebookError: no `=`, or a value that is not YAML.
+
+    >>> parse_parameters(["SEED=3", "RATES=[1e-3, 2]", "NOTE=two words"])
+    {'SEED': 3, 'RATES': [0.001, 2], 'NOTE': 'two words'}
+    """
+    parameters = {}
+    for pair in pairs or ():
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise CasebookError(f"{pair!r} is not a parameter: write NAME=VALUE")
+        try:
+            parameters[name] = _numbers(parse_yaml(text))
+        except CasebookError as error:
+            raise CasebookError(f"the value of {name} is {error}: {text[:60]}") from None
+    return parameters
+
+
+def _numbers(value: Any) -> Any:
+    """YAML's values, with `1e-3` a number: its grammar asks for a point and a sign."""
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
+        return float(value)
+    return value
+
+
+def _use_data(folder: Path | None) -> str | None:
+    """Name the folder of the real problem sets to all that runs in this process and below it.
+
+    On the command line a relative path counts from where one stands.
+    """
+    if folder is None:
+        return None
+    from casebook import problem_sets
+
+    named = str(problem_sets.data_dir(folder.expanduser().resolve()))
+    os.environ[problem_sets.VARIABLE] = named
+    return named
+
+
 Case = Annotated[str, Option(help="Name of the case.")]
 CaseArgument = Annotated[str, Argument(help="Name of the case.")]
 Profile = Annotated[str, Option(help="Which model and budget.")]
@@ -55,7 +101,9 @@ Arms = Annotated[list[str] | None, Option("--arm", help="Only this arm; may be r
 Jobs = Annotated[int, Option(min=1, help="How many at a time.")]
 Json = Annotated[bool, Option("--json", help="Print all of it as JSON.")]
 Output = Annotated[Path | None, Option(help="File or folder to write.")]
-DataDir = Annotated[Path | None, Option(help="Real problem sets; default: $CASEBOOK_DATA_DIR.")]
+DataDir = Annotated[
+    Path | None, Option(help="Real problem sets; default: $CASEBOOK_DATA_DIR.", callback=_use_data)
+]
 Settings = Annotated[
     list[str] | None, Option("--set", metavar="FIELD=VALUE", help="Another value for a field.")
 ]
@@ -129,19 +177,19 @@ def execute(
     """
     from casebook import execute as series
 
-    parameters = parse_parameters(parameter or [])
-    if folder := _use_data(data_dir):
-        parameters.setdefault("DATA_DIR", folder)
+    given = {"DATA_DIR": str(data_dir)} if data_dir else {}
+    given |= parse_parameters(parameter)
+    on_done = _renewing() if site else lambda result: None
     results = series.execute(
         cases or "all",
-        profile=profile,
-        seed=seed,
-        parameters=parameters,
-        jobs=jobs,
-        start_from=start_from,
-        in_place=in_place,
-        force=force,
-        on_done=_renewing() if site else lambda result: None,
+        profile,
+        seed,
+        given,
+        jobs,
+        start_from,
+        in_place,
+        force,
+        on_done=on_done,
         log=_say,
     )
     if site:
@@ -164,9 +212,8 @@ def train(
     data_dir: DataDir = None,
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
-    _use_data(data_dir)
     processes.begin()
-    overrides = parse_parameters(setting or []) | ({} if seed is None else {"seed": seed})
+    overrides = parse_parameters(setting) | ({} if seed is None else {"seed": seed})
     settings = checked(config, overrides)
     check_present(settings)
     if output and (output / "record.json").exists() and not resume:
@@ -214,7 +261,6 @@ def evaluate(
     data_dir: DataDir = None,
 ) -> None:
     """Measure a model on a case's rows: accuracies with 95 % intervals, as in record.json."""
-    _use_data(data_dir)
     variant = f"shots{shots}" if shots else variant
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     check_name("profile", profile or "nano", PROFILES)
@@ -235,11 +281,10 @@ def evaluate(
         case, model, profile, split, limit, samples, seed, variant, progress=advance
     )
     record["provenance"] = provenance() | {"model": record.pop("weights")}
-    if output:
-        paths.write_json(output, record)
-        _say(str(output))
-    else:
-        _print_json(record)
+    if output is None:
+        return _print_json(record)
+    paths.write_json(output, record)
+    _say(str(output))
 
 
 @app.command(name="try")
@@ -258,7 +303,6 @@ def try_(
 
     Without a prompt or a row it answers each line that is typed.
     """
-    _use_data(data_dir)
     if (profile := _profile_of(Path(run)) or _profile_of(Path(run) / "adapter")) is not None:
         choose_backend(profile)
     from casebook.policy import Policy, lines
@@ -281,10 +325,9 @@ def preflight(
 
     Exit code 0 where it fits, 1 where it is close or does not, 2 where it cannot be told.
     """
-    _use_data(data_dir)
     from casebook import preflight as before
 
-    found = before.preflight(config, gpu, measure, parse_parameters(setting or []))
+    found = before.preflight(config, gpu, measure, parse_parameters(setting))
     print(json.dumps(found, indent=1) if as_json else "\n".join(before.lines(found)))
     raise typer.Exit(before.EXIT[found["verdict"]])
 
@@ -323,7 +366,6 @@ def experiments(
         chosen = [int(seed) for seed in seeds.split(",")] if seeds else None
     except ValueError:
         raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
-    _use_data(data_dir)
     if not chosen_runs(case, profile, arm, chosen):
         raise CasebookError(
             f"every arm of {case}/{profile} goes beyond the case's core, and is made only where "
@@ -374,7 +416,6 @@ def study(
 
     Most studies need the real problem sets; one reads the runs that `casebook experiments` left.
     """
-    _use_data(data_dir)
     from casebook.records import check_clean, studies
 
     path = studies.path(name)
@@ -446,7 +487,6 @@ def check_record(
     Exit code 0 where that went well, 1 where the file is refused, 2 where it cannot be checked
     here, for want of the real problem sets.
     """
-    _use_data(data_dir)
     from casebook.bundle import Refused, check_bundle, report
 
     try:
@@ -460,36 +500,6 @@ def check_record(
 app.add_typer(nano, name="nano", rich_help_panel=BEHIND)
 app.add_typer(pretrained_models, name="models", rich_help_panel=BEHIND)
 app.add_typer(bundles, name="record", rich_help_panel=BEHIND)
-
-
-def parse_parameters(pairs: Iterable[str]) -> dict[str, Any]:
-    """Parameters and fields as they are typed, `NAME=VALUE` with the value in YAML.
-
-    Raises:
-        CasebookError: no `=`, or a value that is not YAML.
-
-    >>> parse_parameters(["SEED=3", "RATES=[1e-3, 2]", "NOTE=two words"])
-    {'SEED': 3, 'RATES': [0.001, 2], 'NOTE': 'two words'}
-    """
-    parameters = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name.isidentifier():
-            raise CasebookError(f"{pair!r} is not a parameter: write NAME=VALUE")
-        try:
-            parameters[name] = _numbers(parse_yaml(text))
-        except CasebookError as error:
-            raise CasebookError(f"the value of {name} is {error}: {text[:60]}") from None
-    return parameters
-
-
-def _numbers(value: Any) -> Any:
-    """YAML's values, with `1e-3` a number: its grammar asks for a point and a sign."""
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
-        return float(value)
-    return value
 
 
 def _renewing(rest: float = 60) -> Callable[[Any], None]:
@@ -526,20 +536,6 @@ def _check_output(file: Path | None) -> None:
         raise CasebookError(f"{file} is a folder: name a file in it")
     if file:
         paths.check_writable(file.parent)
-
-
-def _use_data(folder: Path | None) -> str | None:
-    """Name the folder of the real problem sets to all that runs in this process and below it.
-
-    On the command line a relative path counts from where one stands.
-    """
-    if folder is None:
-        return None
-    from casebook import problem_sets
-
-    named = str(problem_sets.data_dir(folder.expanduser().resolve()))
-    os.environ[problem_sets.VARIABLE] = named
-    return named
 
 
 def _print_json(content: Any) -> None:
