@@ -55,15 +55,14 @@ def test_there_are_the_source_s_seven_in_its_order():
     assert [rule.frequency for rule in HEURISTICS.values()] == [
         *(0.85, 0.60, 0.25, 0.20, 0.15, 0.10, 0.08)
     ]
-    assert tuple(HEURISTICS) == tuple(rule.name for rule in HEURISTICS.values())
 
 
 @given(parcels())
 def test_every_rule_decides_every_parcel_and_plants_only_what_grows(records):
     grown = heuristics.yields_of(records[0])
-    for rule in HEURISTICS.values():
+    for name, rule in HEURISTICS.items():
         label = rule.decide(records)
-        assert label in {*grown, "habitat"}, rule.name
+        assert label in {*grown, "habitat"}, name
         assert isinstance(rule.fires(records), bool)
     assert flow(records).label in {*grown, "habitat"}
     assert len(flow(records).steps) == 7
@@ -71,9 +70,9 @@ def test_every_rule_decides_every_parcel_and_plants_only_what_grows(records):
 
 @given(parcels())
 def test_a_rule_that_does_not_fire_falls_back_to_the_highest_yield(records):
-    for rule in HEURISTICS.values():
+    for name, rule in HEURISTICS.items():
         if not rule.fires(records):
-            assert rule.decide(records) == heuristics.highest_yield(records), rule.name
+            assert rule.decide(records) == heuristics.highest_yield(records), name
 
 
 @given(parcels())
@@ -125,10 +124,6 @@ def test_half_of_the_neighbours_make_a_belt():
 def test_the_literal_belt_never_fires_where_anything_grows(records):
     if heuristics.yields_of(records[0]):
         assert not heuristics.zero_belt(records, literal=True)
-
-
-def test_the_literal_belt_fires_on_a_parcel_that_is_habitat_already():
-    assert heuristics.zero_belt([barren("central"), barren("north")], literal=True)
 
 
 def test_a_sharp_jump_to_the_neighbours_mean_drops_a_crop():

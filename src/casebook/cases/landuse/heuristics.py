@@ -20,6 +20,7 @@ import numpy as np
 
 from casebook.case import CasebookError
 from casebook.cases.landuse import data
+from casebook.cases.landuse.data import CLOCKWISE
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT
 
 Records = Sequence[Mapping[str, Any]]
@@ -30,13 +31,6 @@ BELT = 0.5  # share of the neighbours that make a zero-yield belt (the source's)
 HIGH = 0.65  # "high connectivity": the lower end of the source's 0.65 to 0.70
 FIRM = 0.70  # the upper end
 ALPHA, BETA = 1.0, 0.5  # the source's weights of yield and connectivity
-OPPOSITE = {
-    "north": "south",
-    "northeast": "southwest",
-    "east": "west",
-    "southeast": "northwest",
-}
-OPPOSITE |= {there: here for here, there in OPPOSITE.items()}
 
 
 @dataclass(frozen=True)
@@ -44,16 +38,12 @@ class Heuristic:
     """One of the source's seven motifs as a rule.
 
     Attributes:
-        name: how tables call it.
-        said: what it claims, in one sentence.
         frequency: the share of completions in which the source saw it (approximate, no sample
             size given).
         decide: `decide(records)` -> label.
         fires: `fires(records)` -> whether the motif's own condition holds.
     """
 
-    name: str
-    said: str
     frequency: float
     decide: Callable[[Records], str]
     fires: Callable[[Records], bool]
@@ -73,24 +63,20 @@ def yields_of(record: Mapping[str, Any]) -> dict[str, float]:
     return {crop: tonnes for crop, tonnes in found.items() if tonnes > 0}
 
 
-def centre(records: Records) -> Mapping[str, Any]:
-    """The record of the parcel to be decided.
+def grown_at(records: Records) -> dict[str, float]:
+    """What the parcel to be decided yields, as `yields_of` says it.
 
     Raises:
         CasebookError: there is no record, or the first is not the centre.
     """
     if not records or records[0].get("position", "central") != "central":
         raise CasebookError("the first record must be the central parcel")
-    return records[0]
+    return yields_of(records[0])
 
 
-def first_order(records: Records) -> list[Mapping[str, Any]]:
+def touching(records: Records) -> list[Mapping[str, Any]]:
     """The records of the parcels that touch the centre."""
     return [record for record in records[1:] if ">" not in record["position"]]
-
-
-def _direction(record: Mapping[str, Any]) -> str:
-    return record["position"].replace("-", "")
 
 
 def highest_yield(records: Records) -> str:
@@ -99,7 +85,7 @@ def highest_yield(records: Records) -> str:
     >>> highest_yield([{"position": "central", "wheat_yield": 3.1, "oat_yield": 3.3}])
     'oat'
     """
-    grown = yields_of(centre(records))
+    grown = grown_at(records)
     return max(grown, key=grown.__getitem__) if grown else HABITAT
 
 
@@ -112,7 +98,7 @@ def highest_relative_yield(records: Records, means: Mapping[str, float]) -> str:
     >>> highest_relative_yield(parcel, {"wheat": 3.4, "corn": 8.5})
     'wheat'
     """
-    grown = yields_of(centre(records))
+    grown = grown_at(records)
     return max(grown, key=lambda crop: grown[crop] / means[crop]) if grown else HABITAT
 
 
@@ -125,7 +111,7 @@ def comparable_crops(records: Records, within: float = COMPARABLE) -> list[str]:
     Tonnes decide, as in the source: corn weighs two and a half to three times as much as any other
     grain, so where corn grows well nothing is comparable to it.
     """
-    grown = yields_of(centre(records))
+    grown = grown_at(records)
     best = max(grown.values(), default=0.0)
     close = [crop for crop in grown if grown[crop] >= (1 - within) * best]
     return sorted(close, key=lambda crop: -grown[crop])
@@ -141,7 +127,7 @@ def tie_breaker(records: Records, within: float = COMPARABLE) -> str:
     if len(close) < 2:
         return highest_yield(records)
     links: dict[str, list[float]] = {crop: [] for crop in close}
-    for record in first_order(records):
+    for record in touching(records):
         grown = {crop: t for crop, t in yields_of(record).items() if crop in links}
         if grown:
             links[max(grown, key=grown.__getitem__)].append(float(record[CONNECTIVITY]))
@@ -157,9 +143,9 @@ def zero_belt(records: Records, share: float = BELT, literal: bool = False) -> b
     habitat already and is never up for decision, so the literal rule can never fire; the rule
     that `HEURISTICS` holds leaves that half out.
     """
-    if literal and yields_of(centre(records)):
+    if literal and grown_at(records):
         return False
-    near = first_order(records)
+    near = touching(records)
     return bool(near) and sum(not yields_of(record) for record in near) >= share * len(near)
 
 
@@ -168,9 +154,9 @@ def coherent_crops(records: Records, sharp: float = SHARP) -> list[str]:
 
     The mean is over the touching parcels where anything grows: habitat has no crop to rotate.
     """
-    near = [grown for grown in map(yields_of, first_order(records)) if grown]
+    near = [grown for grown in map(yields_of, touching(records)) if grown]
     coherent = []
-    for crop, tonnes in yields_of(centre(records)).items():
+    for crop, tonnes in grown_at(records).items():
         mean = sum(grown.get(crop, 0.0) for grown in near) / max(len(near), 1)
         if abs(tonnes - mean) <= sharp * mean:
             coherent.append(crop)
@@ -179,7 +165,7 @@ def coherent_crops(records: Records, sharp: float = SHARP) -> list[str]:
 
 def neighbour_mean(records: Records, sharp: float = SHARP) -> str:
     """The highest yield among the crops that make no sharp jump to the neighbours' mean."""
-    grown = yields_of(centre(records))
+    grown = grown_at(records)
     coherent = coherent_crops(records, sharp)
     return max(coherent, key=grown.__getitem__) if coherent else highest_yield(records)
 
@@ -190,7 +176,7 @@ def score(records: Records, alpha: float = ALPHA, beta: float = BETA) -> str:
     Every crop gets the same connectivity, that of the parcel, and habitat yields nothing: with
     `alpha > 0` the second term moves no decision, and habitat can never win over a crop.
     """
-    grown = yields_of(centre(records))
+    grown = grown_at(records)
     linked = beta * float(records[0][CONNECTIVITY])
     scores = {crop: alpha * tonnes + linked for crop, tonnes in grown.items()}
     scores[HABITAT] = linked
@@ -200,11 +186,15 @@ def score(records: Records, alpha: float = ALPHA, beta: float = BETA) -> str:
 def corridor(records: Records, high: float = HIGH) -> bool:
     """Whether a touching parcel is habitat and one on the opposite side has connectivity of at
     least `high`."""
-    centre(records)
-    near = first_order(records)
-    habitat = {_direction(record) for record in near if not yields_of(record)}
-    linked = {_direction(record) for record in near if float(record[CONNECTIVITY]) >= high}
-    return any(OPPOSITE.get(side) in linked for side in habitat)
+    grown_at(records)
+    near = touching(records)
+    habitat = [record["position"] for record in near if not yields_of(record)]
+    linked = {record["position"] for record in near if float(record[CONNECTIVITY]) >= high}
+    return any(_opposite(side) in linked for side in habitat)
+
+
+def _opposite(direction: str) -> str:
+    return CLOCKWISE[CLOCKWISE.index(direction) - 4]
 
 
 def _habitat_if(holds: Callable[[Records], bool]) -> Callable[[Records], str]:
@@ -212,93 +202,55 @@ def _habitat_if(holds: Callable[[Records], bool]) -> Callable[[Records], str]:
 
 
 def _grows(records: Records) -> bool:
-    return bool(yields_of(centre(records)))
+    return bool(grown_at(records))
 
 
-def _jumps(records: Records) -> bool:
-    return 0 < len(coherent_crops(records)) < len(yields_of(centre(records)))
-
-
-_SEVEN = (
-    Heuristic(
-        "yield_max",
-        "Plant the crop with the most tonnes per hectare on this parcel.",
-        0.85,
-        highest_yield,
-        _grows,
-    ),
-    Heuristic(
-        "tie_breaker",
-        "Where two crops yield about the same, plant the one whose neighbours are well connected.",
-        0.60,
-        tie_breaker,
-        lambda records: len(comparable_crops(records)) > 1,
-    ),
-    Heuristic(
-        "zero_belt",
-        "Where at least half of the touching parcels yield nothing, make this one habitat.",
-        0.25,
-        _habitat_if(zero_belt),
-        zero_belt,
-    ),
-    Heuristic(
-        "neighbour_mean",
-        "Drop crops whose yield jumps sharply from the neighbours' mean.",
-        0.20,
-        neighbour_mean,
-        _jumps,
-    ),
-    Heuristic(
-        "global_baseline",
-        "Supply comes first: keep the high-yield crop where habitat suggests itself.",
-        0.15,
-        highest_yield,
-        lambda records: zero_belt(records) or corridor(records),
-    ),
-    Heuristic(
-        "score",
-        "Plant what has the highest yield plus half the connectivity.",
-        0.10,
-        score,
-        _grows,
-    ),
-    Heuristic(
-        "corridor",
-        "Where one side is habitat and the opposite side well connected, bridge the gap.",
-        0.08,
-        _habitat_if(corridor),
-        corridor,
-    ),
+HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
+    {
+        "yield_max": Heuristic(0.85, highest_yield, _grows),
+        "tie_breaker": Heuristic(
+            0.60, tie_breaker, lambda records: len(comparable_crops(records)) > 1
+        ),
+        "zero_belt": Heuristic(0.25, _habitat_if(zero_belt), zero_belt),
+        "neighbour_mean": Heuristic(
+            0.20,
+            neighbour_mean,
+            lambda records: 0 < len(coherent_crops(records)) < len(grown_at(records)),
+        ),
+        # Supply comes first: the crop stays where habitat suggests itself.
+        "global_baseline": Heuristic(
+            0.15, highest_yield, lambda records: zero_belt(records) or corridor(records)
+        ),
+        "score": Heuristic(0.10, score, _grows),
+        "corridor": Heuristic(0.08, _habitat_if(corridor), corridor),
+    }
 )
-HEURISTICS: Mapping[str, Heuristic] = MappingProxyType({each.name: each for each in _SEVEN})
 
 
-def flow(records: Records, high: float = HIGH, firm: float = FIRM, share: float = BELT) -> Flow:
+def flow(records: Records) -> Flow:
     """The source's seven-step reasoning flow as one rule.
 
     The text leaves open what the fourth step's threshold does. The reading here: a parcel whose
-    connectivity is at least `firm` becomes habitat, between `high` and `firm` comparable crops are
-    decided by their links, below `high` the crop stands. The fifth step applies the zero-yield
+    connectivity is at least 0.70 becomes habitat, between 0.65 and 0.70 comparable crops are
+    decided by their links, below 0.65 the crop stands. The fifth step applies the zero-yield
     belt and the corridor.
     """
-    here = centre(records)
-    grown = yields_of(here)
-    linked = float(here[CONNECTIVITY])
-    label = score(records)
+    grown, label = grown_at(records), score(records)
+    linked = float(records[0][CONNECTIVITY])
     steps = [
-        f"read {len(first_order(records))} neighbours, connectivity {linked:.2f}",
+        f"read {len(touching(records))} neighbours, connectivity {linked:.2f}",
         f"grows: {', '.join(grown) or 'nothing'}",
         f"highest yield: {label}",
     ]
-    if grown and linked >= firm:
+    if grown and linked >= FIRM:
         label = HABITAT
-        steps.append(f"connectivity at least {firm:.2f}: habitat")
-    elif grown and linked >= high:
+        steps.append(f"connectivity at least {FIRM:.2f}: habitat")
+    elif grown and linked >= HIGH:
         label = tie_breaker(records)
-        steps.append(f"connectivity at least {high:.2f}, links compared: {label}")
+        steps.append(f"connectivity at least {HIGH:.2f}, links compared: {label}")
     else:
-        steps.append(f"connectivity below {high:.2f}: {label} stands")
-    belt, bridge = zero_belt(records, share), corridor(records, high)
+        steps.append(f"connectivity below {HIGH:.2f}: {label} stands")
+    belt, bridge = zero_belt(records), corridor(records)
     if belt or bridge:
         label = HABITAT
     steps.append(f"{'zero-yield belt' if belt else 'corridor' if bridge else 'no special case'}")

@@ -36,53 +36,16 @@ def painted(figure, ax=0):
     return colours
 
 
-def legend_of(figure):
-    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-
-
 def test_every_parcel_has_the_colour_of_its_label_and_old_habitat_its_own(labels):
-    figure = maps.plan_map(LAND, labels, "A plan")
+    figure, ax = plots.figure("A plan", 5, 4)
+    maps.plan_map(LAND, labels, "before", ax)
     expected = [
         (maps.EXISTING if already else maps.COLOURS[label]).lower()
         for label, already in zip(labels, LAND.habitat, strict=True)
     ]
     assert painted(figure) == expected
-    assert figure.get_suptitle() == "A plan"
-
-
-def test_old_habitat_is_hatched_as_well(labels):
-    figure = maps.plan_map(LAND, labels, "A plan")
     hatched = [c for c in figure.axes[0].collections if c.get_hatch()]
     assert sum(len(c.get_paths()) for c in hatched) == LAND.habitat.sum()
-
-
-def test_the_legend_names_what_is_there(labels):
-    assert legend_of(maps.plan_map(LAND, labels, "")) == ["wheat", "oat", "corn", "habitat already"]
-    labels[LAND.decidable] = "soy"
-    labels[LAND.decidable[0]] = "habitat"
-    assert legend_of(maps.plan_map(LAND, labels, "")) == ["new habitat", "soy", "habitat already"]
-
-
-def test_labels_have_five_colours_of_different_lightness():
-    assert tuple(maps.COLOURS) == LABELS
-    # Rec. 709 luminance of the linear colours: what is left without hue.
-    linear = {k: np.power(to_rgb(colour), 2.2) @ (0.2126, 0.7152, 0.0722)
-              for k, colour in [*maps.COLOURS.items(), ("already", maps.EXISTING)]}  # fmt: skip
-    crops = sorted(linear[k] for k in ("wheat", "oat", "corn"))
-    assert min(np.diff(crops)) > 0.1
-    assert linear["habitat"] > 2 * linear["already"]
-
-
-def test_a_change_map_greys_what_stayed(labels):
-    after = labels.copy()
-    first = LAND.decidable[0]
-    after[first] = "soy"
-    figure = maps.change_map(LAND, labels, after, "One change")
-    colours = painted(figure)
-    assert colours[first] == maps.COLOURS["soy"].lower()
-    others = [colours[i] for i in LAND.decidable[1:]]
-    assert set(others) == {maps.UNCHANGED}
-    assert legend_of(figure) == ["now soy", "the same", "habitat already"]
 
 
 def test_darker_is_more_and_unknown_is_white():
@@ -98,23 +61,10 @@ def test_darker_is_more_and_unknown_is_white():
     assert sum(len(c.get_paths()) for c in hatched) == 1
 
 
-def test_a_diverging_map_has_white_at_nought():
-    values = np.linspace(-1, 3, len(LAND))
-    values[7] = 0
-    figure = maps.value_map(LAND, values, "", "t", diverging=True)
-    assert min(to_rgb(painted(figure)[7])) > 0.98
-
-
-def test_one_value_everywhere_and_limits():
-    maps.value_map(LAND, np.ones(len(LAND)), "", "t").canvas.draw()
-    figure = maps.value_map(LAND, np.ones(len(LAND)), "", "t", limits=(0, 1))
-    assert painted(figure)[0] == to_hex(maps.VALUES(1.0))
-
-
 def test_maps_side_by_side_share_a_legend(labels):
     drawn, axes = plots.figure("Two", 8, 4, 1, 2)
-    assert maps.plan_map(LAND, labels, "before", axes[0]) is drawn
-    maps.change_map(LAND, labels, labels, "after", axes[1])
+    for ax, title in zip(axes, ("before", "after"), strict=True):
+        maps.plan_map(LAND, labels, title, ax)
     maps.legend(drawn, LAND)
     assert [ax.get_title(loc="left") for ax in axes] == ["before", "after"]
     assert all(ax.get_legend() is None for ax in axes)
@@ -125,7 +75,7 @@ def test_maps_side_by_side_share_a_legend(labels):
 @pytest.mark.parametrize(("cols", "km"), [(5, 1), (12, 2), (94, 10)])
 def test_the_scale_bar_is_as_long_as_it_says(cols, km):
     land = generate(3, cols)
-    figure = maps.plan_map(land, ["habitat"] * len(land), "")
+    figure = maps.value_map(land, np.ones(len(land)), "", "t")
     (bar,) = figure.axes[0].lines
     assert np.ptp(bar.get_xdata()) == pytest.approx(1000 * km)
     assert f"{km} km" in [text.get_text().strip() for text in figure.axes[0].texts]
@@ -145,26 +95,6 @@ def test_a_pond_in_a_parcel_stays_open():
     assert areas[0] != areas[1]
 
 
-@pytest.mark.parametrize("irregular", [False, True])
-@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (1, 30), (30, 1), (40, 40)])
-def test_any_shape_of_landscape_can_be_drawn(rows, cols, irregular):
-    land = generate(rows, cols, irregular=irregular)
-    labels = ["habitat"] * len(land)
-    width, height = maps.plan_map(land, labels, "").get_size_inches()
-    assert 5 < width < 7
-    assert 2 < height < 8
-    maps.change_map(land, labels, labels, "")
-    maps.value_map(land, land.connectivity, "", "")
-
-
-@pytest.mark.parametrize("draw", [maps.plan_map, lambda *a: maps.change_map(a[0], a[1], *a[1:])])
-def test_bad_labels(draw, labels):
-    with pytest.raises(CasebookError, match="30 parcels, but 29 labels"):
-        draw(LAND, labels[1:], "")
-    with pytest.raises(UnknownName, match="barley"):
-        draw(LAND, ["barley", *labels[1:]], "")
-
-
 @pytest.mark.parametrize(
     ("values", "match"),
     [
@@ -177,3 +107,10 @@ def test_bad_labels(draw, labels):
 def test_bad_values(values, match):
     with pytest.raises(CasebookError, match=match):
         maps.value_map(LAND, values, "", "")
+
+
+def test_bad_labels(labels):
+    with pytest.raises(CasebookError, match="30 parcels, but 29 labels"):
+        maps.plan_map(LAND, labels[1:], "", None)
+    with pytest.raises(UnknownName, match="barley"):
+        maps.plan_map(LAND, ["barley", *labels[1:]], "", None)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError
 from casebook.cases.landuse.studies import motifs
 from casebook.cases.landuse.studies.motifs import MOTIFS, conformance, tags
 
@@ -76,10 +75,6 @@ def test_any_input_gives_motifs_and_steps(text):
     assert set(map(type, conformance(text).values())) == {bool}
 
 
-def test_text_beyond_the_limit_is_not_read():
-    assert tags("x " * motifs.LONGEST + "no corridor") == frozenset()
-
-
 # The flow in a text
 
 FLOWING = """<think>
@@ -105,10 +100,6 @@ def test_steps_out_of_order_do_not_all_count():
     backwards = conformance("\n".join([head, *reversed(body), tail, answer]))
     assert 1 < sum(backwards.values()) < 6
     assert backwards["close"]
-
-
-def test_a_missing_answer_leaves_the_last_step_out():
-    assert not conformance(FLOWING.replace("<answer>", ""))["close"]
 
 
 # How far it can be trusted
@@ -142,13 +133,3 @@ def test_the_tagger_is_trusted_as_far_as_the_pages_say():
     assert (found["precision"] >= 0.85).all()
     assert (found["recall"] >= 0.65).all()
     assert (found["labelled"] >= 15).all()
-
-
-def test_a_missing_file_or_an_unknown_motif_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(motifs.paths, "DATA", tmp_path)
-    with pytest.raises(CasebookError, match="missing"):
-        motifs.read_labelled()
-    (tmp_path / "landuse").mkdir()
-    (tmp_path / "landuse" / "motifs.csv").write_text("id,origin,text,motifs\n1,nano,x,score|luck\n")
-    with pytest.raises(CasebookError, match="luck"):
-        motifs.read_labelled()
