@@ -89,14 +89,14 @@ def test_each_command_of_the_page_is_parsed_and_its_settings_fit_together(monkey
     [printed for printed in PRINTED if printed[1][0] == "train"],
     ids=lambda value: value[value.index("--output") + 1] if isinstance(value, list) else value,
 )
-def test_each_training_that_is_printed_is_a_go_on_its_card(backend, words, monkeypatch):
+def test_each_training_that_is_printed_fits_its_card(backend, words, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("CASEBOOK_BACKEND", backend)
     options = parsed(words)
     card = {"t4": "t4", "a100": "a100-80", "nano": None}[options["config"].stem]
     changes = cli.parse_parameters(options["setting"] or [])
     found = preflight.preflight(paths.ROOT / options["config"], card, overrides=changes)
-    assert (found["verdict"], found["reasons"]) == ("go", [])
+    assert (found["verdict"], found["reasons"]) == ("fits", [])
 
 
 @pytest.mark.parametrize("run", PROCESSES)

@@ -303,8 +303,6 @@ def try_(
 
     Without a prompt or a row it answers each line that is typed.
     """
-    if (profile := _profile_of(Path(run)) or _profile_of(Path(run) / "adapter")) is not None:
-        choose_backend(profile)
     from casebook.policy import Policy, lines
 
     policy, once = Policy(run), prompt is not None or row is not None

@@ -1,7 +1,7 @@
 """Ask a trained policy: its completions, their grades, and what its training paid for them.
 
 A prompt goes the way of a measured row: the same tokens, decoding and grader, and the rewards of
-the training.
+the training. The libraries that load models are imported when one is loaded.
 """
 
 import inspect
@@ -16,34 +16,29 @@ import pandas as pd
 
 from casebook import paths
 from casebook.case import CasebookError, load_case
-from casebook.evaluation import graded
-from casebook.models import CARD, load_saved
-from casebook.models.decoding import constraint_for
-from casebook.models.generation import decoding_of, generate_all, token_ids
 from casebook.rewards import KL_PART
 from casebook.settings import read_settings, read_yaml
 
 
+def find_policy(run: str | Path) -> Path:
+    """The folder of a policy: of a run, of itself, or of an arm, as in `poker/nano/grpo`."""
+    committed = paths.RESULTS / str(run).strip("/").removesuffix("/grpo")
+    for folder in (Path(run), Path(run) / "adapter", committed / "adapter"):
+        if (folder / "casebook.json").exists():
+            return folder
+    raise CasebookError(
+        f"{run} holds no policy: name the folder of a run that was trained to its end, of an "
+        "adapter, or an arm whose adapter is committed, as in poker/nano/grpo"
+    )
+
+
 class Policy:
-    """A saved policy, loaded once and asked as often as one likes.
-
-    Args:
-        run: a run's folder, that of an adapter, or an arm whose adapter is committed, as in
-            `poker/nano/grpo`.
-
-    Raises:
-        CasebookError: no policy was saved there, it is damaged, or its base is not here.
-    """
+    """A saved policy, named as `find_policy` wants it: loaded once, asked as often as one likes."""
 
     def __init__(self, run: str | Path):
-        committed = str(run).strip("/").removesuffix("/grpo")
-        folders = Path(run), Path(run) / "adapter", paths.RESULTS / committed / "adapter"
-        folder = next((folder for folder in folders if (folder / CARD).exists()), None)
-        if folder is None:
-            raise CasebookError(
-                f"{run} holds no policy: name the folder of a run that was trained to its end, of "
-                "an adapter, or an arm whose adapter is committed, as in poker/nano/grpo"
-            )
+        folder = find_policy(run)
+        from casebook.models import load_saved
+
         self.model, self.tokenizer, card = load_saved(folder)
         self.model.eval()
         self.settings = read_settings(card["case"], card["profile"])
@@ -78,6 +73,8 @@ class Policy:
         Raises:
             CasebookError: neither or both of prompt and row, no such row, or too long a prompt.
         """
+        from casebook.evaluation import graded
+
         if (row is None) == (prompt is None or not prompt.strip()):
             raise CasebookError("name a prompt or a row of the case, and not both")
         rows = self.case.load("test", self.settings["profile"], variant=self.settings["variant"])
@@ -85,11 +82,10 @@ class Policy:
             raise CasebookError(f"there is no row {row}: the test rows are 0 to {len(rows) - 1}")
         columns = {"answer": answer} if row is None else dict(rows[row])
         asked = columns.pop("prompt", None) or in_form(prompt, rows["prompt"][:128])
-        count = {"greedy": 1, "sample": samples}
-        said = [{"model": "policy", **one} for one in self._written(asked, row or 0, count)]
+        said = self._written("policy", asked, row or 0, samples)
         if base and hasattr(self.model, "disable_adapter"):
             with self.model.disable_adapter():
-                said += [{"model": "base", **one} for one in self._written(asked, row or 0, count)]
+                said += self._written("base", asked, row or 0, samples)
         table = graded(self.case, [columns] * len(said), said, self.settings["variant"])
         if columns["answer"] is None:
             table["correct"] = table["strict"] = None
@@ -97,35 +93,35 @@ class Policy:
             table[f"reward/{part}"] = values
         names = self.settings["reward_funcs"]
         weights = self.settings.get("reward_weights") or [1.0] * len(names)
-        pairs = zip(names, weights, strict=True)
-        whole = len(paid) == len(names)
-        table["reward"] = sum(table[f"reward/{n}"] * w for n, w in pairs) if whole else None
+        total = sum(
+            table[f"reward/{n}"] * w for n, w in zip(names, weights, strict=True) if n in paid
+        )
+        table["reward"] = total if len(paid) == len(names) else None
         return asked, table.drop(columns=[*columns, "ids"])
 
-    def _written(self, asked: Any, row: int, count: Mapping[str, int]) -> list[dict[str, Any]]:
-        ids, settings = token_ids(self.tokenizer, asked), self.settings
+    def _written(self, name: str, asked: Any, row: int, samples: int) -> list[dict[str, Any]]:
+        from casebook.models.decoding import constraint_for
+        from casebook.models.generation import decoding_of, generate_all, token_ids
+
+        ids, settings, said = token_ids(self.tokenizer, asked), self.settings, []
         room = self.model.config.max_position_embeddings - settings["max_completion_length"]
         if len(ids) > room:
             raise CasebookError(f"the prompt has {len(ids)} tokens, and there is room for {room}")
         rule = constraint_for(settings.get("constraint", "none"), self.case.labels, self.tokenizer)
-        said: list[dict[str, Any]] = []
-        for decoding, number in count.items():
-            written = generate_all(
-                self.model,
-                self.tokenizer,
-                [ids] * number,
-                keys=[(0, row, k) for k in range(number)],
-                constraint=rule,
-                **decoding_of(settings, greedy=decoding == "greedy"),
-            )
-            said += [{"decoding": decoding, **one} for _, _, batch in written for one in batch]
+        for decoding, count in (("greedy", 1), ("sample", samples)):
+            how = decoding_of(settings, greedy=decoding == "greedy") | {"constraint": rule}
+            keys = [(0, row, number) for number in range(count)]
+            for _, _, batch in generate_all(
+                self.model, self.tokenizer, [ids] * count, keys=keys, **how
+            ):
+                said += [{"model": name, "decoding": decoding, **one} for one in batch]
         return said
 
     def _paid(
         self, asked: Any, columns: Mapping[str, Any], said: Sequence[Mapping[str, Any]]
     ) -> Iterator[tuple[str, list[float]]]:
-        """Reward part -> what it pays for each completion; without a part that needs a column
-        which a prompt of one's own has not, or the base."""
+        """Reward part -> what it pays for each completion, where nothing that it needs is missing:
+        a column of the row, or the base."""
         texts: list[Any] = [one["completion"] for one in said]
         if not isinstance(asked, str):
             texts = [[{"role": "assistant", "content": text}] for text in texts]
@@ -163,10 +159,9 @@ def lines(asked: Any, table: pd.DataFrame) -> list[str]:
     said = [asked if isinstance(asked, str) else asked[-1]["content"]]
     for one in table.to_dict("records"):
         parts = [f"{n.partition('/')[2]} {v:g}" for n, v in one.items() if n.startswith("reward/")]
-        grade = ", ".join(f"{n} {one[n]}" for n in ("well_formed", "extracted", "correct"))
+        grade = ", ".join(f"{name} {one[name]}" for name in ("well_formed", "extracted", "correct"))
         said += [f"--- {one['model']}, {one['decoding']}: {grade}", one["completion"]]
         said.append(f"reward {one['reward']} ({', '.join(parts)})")
-    shown = (
+    return [
         "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in t) for t in said
-    )
-    return list(shown)
+    ]
