@@ -158,6 +158,8 @@ def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, folder):
         (RuntimeError('IoError(Os { code: 28, message: "No space left" })'), True),
         (RuntimeError("shapes do not match"), False),
         (OSError("no such model"), False),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/gone/metrics.jsonl"), True),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/metrics.jsonl"), False),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), False),
         (OSError(), False),
     ],

@@ -1,5 +1,6 @@
 """Where things lie, and how files are written: whole or not at all, by one process at a time."""
 
+import errno
 import fcntl
 import json
 import math
@@ -19,13 +20,16 @@ CONFIGS, DATA, NOTEBOOKS = ROOT / "configs", ROOT / "data", ROOT / "notebooks"
 RESULTS, REPORTS = ROOT / "results", ROOT / "reports"
 DRIVE = Path("/content/drive")  # where Colab mounts Google Drive
 LOCK = ".lock"
-NETWORK = (ConnectionError, TimeoutError)
 # How a full disk reads in the words of Python, torch, safetensors and Arrow.
 FULL = (
     *("No space left", "File too large", "Disk quota", "failed writing file", "unexpected pos"),
     *("PytorchStreamWriter", "file write failed", "No usable temporary directory"),
     *("iostream error",),  # of torch's smallest files
 )
+REFUSED = {
+    *(errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EIO),
+}
 
 
 def runs_dir(value: str | os.PathLike | None = None) -> Path:
@@ -153,6 +157,8 @@ def check_writable(folder: Path) -> None:
 def write_trouble(error: BaseException) -> str | None:
     """What kept something from being written, in words; `None` for any other error."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, OSError) and error.errno and not isinstance(error, NETWORK):
-        return f"{error.strerror}: {error.filename}" if error.filename else text
+    if isinstance(error, OSError) and error.errno:
+        gone = error.errno == errno.ENOENT and not Path(error.filename or ".").parent.exists()
+        if error.errno in REFUSED or gone:
+            return f"{error.strerror}: {error.filename}" if error.filename else text
     return text if any(sign in text for sign in FULL) else None
