@@ -3,14 +3,12 @@
 import json
 from decimal import Decimal
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from casebook import problem_sets
-from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import baselines
 from casebook.records import studies
 
@@ -22,38 +20,17 @@ from casebook.records import studies
         ("It costs $1,200.50, not 1200.", ["1200.50", "1200"]),
         ("Twice three is less than 12,34.", ["2", "3", "12", "34"]),
         ("Someone phoned none.", []),
-        ("", []),
     ],
 )
 def test_numbers_of_a_question(question, numbers):
     assert baselines.question_numbers(question) == [Decimal(n) for n in numbers]
 
 
-def test_a_rule_needs_a_number():
-    assert baselines.guess("product", "How many?") is None
-    assert baselines.rule_hits("product", ["How many?"], ["3"]) == [False]
-
-
-@pytest.mark.parametrize(
-    ("rule", "answer"),
-    [
-        ("first number", "3"),
-        ("last number", "5"),
-        ("largest", "5"),
-        ("smallest", "2"),
-        ("sum", "10"),
-        ("product", "30"),
-        ("product of the first two", "6"),
-        ("product of the last two", "10"),
-        ("sum of the first two", "5"),
-        ("first less the others", "-4"),
-        ("largest less the others", "0"),
-        ("largest over smallest", "2.5"),
-        ("first two multiplied, others added", "11"),
-    ],
-)
-def test_rules(rule, answer):
-    assert baselines.guess(rule, "3 pens, 2 boxes, 5 friends") == Decimal(answer)
+def test_rules():
+    question = "3 pens, 2 boxes, 5 friends"
+    answers = ["3", "5", "5", "2", "10", "30", "6", "10", "5", "-4", "0", "2.5", "11"]
+    found = [baselines.guess(rule, question) for rule in baselines.RULES]
+    assert found == [Decimal(answer) for answer in answers]
 
 
 @given(st.text() | st.from_regex(r"[0-9., half]{0,40}", fullmatch=True))
@@ -61,11 +38,6 @@ def test_no_question_breaks_a_rule(question):
     for rule in baselines.RULES:
         guess = baselines.guess(rule, question)
         assert guess is None or guess.is_finite()
-
-
-def test_every_rule_is_tried_by_hand():
-    tried = [mark for mark in test_rules.pytestmark if mark.name == "parametrize"]
-    assert {row[0] for row in tried[0].args[1]} == set(baselines.RULES)
 
 
 @given(st.integers(1, 400), st.data())
@@ -78,34 +50,22 @@ def test_the_size_that_made_a_table_is_always_possible(n, data):
 
 
 def test_both_tables_fit_the_half_rounded_down_and_not_up():
-    sizes = range(650, 670)
     fitting = [
-        set(baselines.possible_sizes({k: v[i] for k, v in baselines.TABLE.items()}, sizes))
+        set(baselines.possible_sizes({k: v[i] for k, v in baselines.TABLE.items()}, [659, 660]))
         for i in (0, 1)
     ]
     assert baselines.HALF == 659
     assert 659 in fitting[0] & fitting[1]
     assert 660 not in fitting[0]
-
-
-def test_counts_give_the_table_back():
     for i in (0, 1):
         for name, count in baselines.counts(i).items():
             assert round(baselines.TABLE[name][2] * count / 659, 3) == baselines.TABLE[name][i]
 
 
 def test_no_way_of_writing_right_answers_has_all_maxima():
-    golds = ["1,600", "-3", "42", "7"]
-    most = baselines.most_possible(golds)
-    assert most["as the data has it"] == {
-        "hard correctness": 1.0,
-        "soft correctness": 0.5,
-        "integer": 0.25,
-        "soft format": 0.5,
-        "strict format": 0.5,
-    }
-    assert most["in digits"]["hard correctness"] == 0.75
-    assert most["in digits"]["integer"] == 0.375
+    most = baselines.most_possible(["1,600", "-3", "42", "7"])
+    assert list(most["as the data has it"].values()) == [1.0, 0.5, 0.25, 0.5, 0.5]
+    assert list(most["in digits"].values()) == [0.75, 0.5, 0.375, 0.5, 0.5]
 
 
 def test_of_rows_chooses_in_training_and_judges_on_test():
@@ -125,29 +85,11 @@ def test_of_rows_chooses_in_training_and_judges_on_test():
     assert found["steps"] == {"1": 1, "2": 1}
 
 
-def test_a_vote():
-    assert baselines.majority(["3", "4", "4"]) == "4"
-    assert baselines.majority(["3", "4", "4", "3"]) == "3"
-    assert baselines.majority([None, None, "4"]) == "4"
-    assert baselines.majority([None]) is None
-    assert baselines.majority([]) is None
-
-
 def test_votes_use_every_sample_at_most_once():
-    answers = [["3", "4", "4", "3", "3"], [None, None, "3", None, None]]
-    assert baselines.majority_at_k(answers, ["4", "3"], 1).tolist() == [0.4, 0.2]
-    assert baselines.majority_at_k(answers, ["3", "3"], 2).tolist() == [0.5, 0.5]
-    assert baselines.majority_at_k(answers, ["3", "3"], 5).tolist() == [1.0, 1.0]
-    for k in (0, 6):
-        with pytest.raises(CasebookError, match="samples = 5"):
-            baselines.majority_at_k(answers, ["4", "3"], k)
-
-
-def test_shot_lengths_count_the_first_examples():
-    train = pd.DataFrame({"question": ["a b", "c"], "answer": ["d <<1+1=2>> e #### 2", "f #### 3"]})
-    found = baselines.shot_lengths(train, (0, 1, 2))
-    assert [found[str(n)]["words"] for n in (0, 1, 2)] == [0, 6, 10]
-    assert found["question"]["words"] == np.median([2, 1])
+    answers = [["3", "4", "4", "3", "3"], [None, None, "3", None, None], [None] * 5]
+    assert baselines.majority_at_k(answers, ["4", "3", "3"], 1).tolist() == [0.4, 0.2, 0.0]
+    assert baselines.majority_at_k(answers, ["3", "3", "3"], 2).tolist() == [0.5, 0.5, 0.0]
+    assert baselines.majority_at_k(answers, ["3", "3", "3"], 5).tolist() == [1.0, 1.0, 0.0]
 
 
 def test_the_record_is_what_the_real_problems_give():

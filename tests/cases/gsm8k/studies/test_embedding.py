@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from casebook import pretrained
 from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import embedding, exploration
 
@@ -49,13 +48,6 @@ def test_batches_make_no_difference(encoder, monkeypatch):
     assert embedding.encode(TEXTS, "float32") == pytest.approx(together, abs=1e-5)
 
 
-def test_a_short_type_only_rounds(encoder):
-    exact, short = (embedding.encode(TEXTS, dtype) for dtype in ("float32", "bfloat16"))
-    assert short == pytest.approx(exact, abs=0.03)
-    explored = embedding.Encoded(toy().assign(question=TEXTS * 40))
-    assert 0 < embedding.rounding(explored) < 0.03
-
-
 def test_a_model_that_is_not_here_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path))
     with pytest.raises(CasebookError, match="is not here: casebook models fetch minilm"):
@@ -79,14 +71,3 @@ def test_the_cluster_about_ages_is_found():
     assert (facts["share"], facts["holds"]) == (1.0, 1.0)
     assert facts["family"] == 1.0
     assert facts["rows"] == 30
-
-
-def test_an_exploration_agrees_with_itself():
-    explored = exploration.Exploration(toy())
-    assert embedding.agreement(explored, explored) == {"neighbours": 1.0, "clusters": 1.0}
-
-
-def test_the_files_of_the_encoder_are_pinned():
-    entry = pretrained.ENCODERS[embedding.NAME]
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(entry.files)
-    assert all(len(mark) == 64 for mark in entry.files.values())

@@ -1,7 +1,6 @@
-import json
+"""What a set of word problems looks like: counts, leaks, and tests that could go either way."""
+
 import math
-import sys
-import types
 
 import numpy as np
 import pandas as pd
@@ -10,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from casebook import problem_sets
-from casebook.case import CasebookError
 from casebook.cases.gsm8k.studies import exploration
-from casebook.paths import plain
 from casebook.records import studies
 
 THINGS = ("pens", "books", "trees", "miles", "hours", "cats", "chairs", "years", "eggs", "coins")
@@ -55,35 +52,13 @@ def test_a_problem_is_described_by_what_can_be_counted():
     assert (one["steps"], one["lines"], one["words"], one["numbers"]) == (1, 2, 7, 2)
 
 
-@pytest.mark.parametrize(
-    "solution", ["18", "#### ", "#### 3.5", "#### 12,00", "#### eighteen", "#### 1 8", ""]
-)
-def test_an_answer_that_is_no_whole_number_is_named(solution):
-    rows = {"question": ["?"], "answer": [solution]}
-    with pytest.raises(CasebookError, match="problem 0 of train: a whole number was expected"):
-        exploration.described({"train": rows})
-
-
-@given(st.integers(-(10**9), 10**9), st.booleans(), st.text(max_size=40))
-def test_whatever_stands_before_it_the_gold_answer_is_read(number, commas, before):
-    gold = f"{number:,}" if commas else str(number)
-    assert exploration.gold_of(f"{before}\n#### {gold}") == gold
-
-
-def test_generated_problems_come_in_the_same_columns_and_say_what_they_are():
-    frame = exploration.generated_problems()
-    assert list(frame) == list(toy())
-    assert {entry["source"] for entry in frame.attrs["provenance"]} == {"generated"}
-    assert (frame["steps"] > 0).all()
-
-
 # Answers and steps
 
 
 def test_facts_are_counted_split_by_split():
     rows = {"question": ["?"] * 3, "answer": ["<<1>> #### 1,000", "#### -2", "#### 0"]}
     more = {"question": ["?"] * 2, "answer": ["<<1>> #### 7", "<<1>> #### 8"]}
-    facts = exploration.answer_facts(exploration.described({"train": rows, "test": more}))
+    facts = exploration.Exploration(exploration.described({"train": rows, "test": more})).answers
     assert facts["train"] == {
         "rows": 3,
         "commas": 1,
@@ -93,16 +68,6 @@ def test_facts_are_counted_split_by_split():
         "without notes": 2,
     }
     assert facts["test"]["commas"] == facts["test"]["negative"] == 0
-
-
-def test_step_shares_add_up_and_the_difference_is_of_means(found):
-    facts = found.steps
-    for split in ("train", "test"):
-        assert sum(facts["shares"][split]) == pytest.approx(1)
-    steps = found.frame.groupby("split")["steps"].mean()
-    gap = facts["difference"]
-    assert gap["value"] == pytest.approx(steps["test"] - steps["train"])
-    assert gap["low"] < gap["value"] < gap["high"]
 
 
 # The same story
@@ -125,15 +90,6 @@ def test_the_share_is_jaccards_index():
     assert (pair["first"], pair["second"]) == (0, 1)
 
 
-@pytest.mark.parametrize("question", ["", "?", "too short now", "123 456"])
-def test_a_question_without_runs_is_like_none(question):
-    assert pairs_of(question, question, "a b c d e").empty
-
-
-def test_no_question_is_its_own_double():
-    assert pairs_of("a b c d e", "v w x y z").empty
-
-
 def test_a_retold_training_question_is_found():
     train = ["Ann buys 3 boxes of 12 pens.", "Bob walks 5 miles to the old mill."]
     test = ["Bob walks 9 miles to the old mill.", "The moon is made of green cheese, they say."]
@@ -141,18 +97,11 @@ def test_a_retold_training_question_is_found():
     frame = exploration.described(
         {s: {"question": q, "answer": ["#### 1"] * len(q)} for s, q in rows.items()}
     )
-    facts = exploration.leak_facts(frame)
+    facts = exploration.Exploration(frame).leaks
     assert (facts["exact"], facts["numbers aside"]) == (0, 1)
     assert facts["test"] == [1] * len(exploration.SHARES)
     assert facts["train"] == [0] * len(exploration.SHARES)
     assert facts["pairs"] == [{"test": 0, "train": 1, "share": 1.0}]
-
-
-def test_a_copied_question_is_exact_whatever_its_spaces():
-    rows = {"question": ["Ann  has 3 pens, she says."], "answer": ["#### 3"]}
-    copied = {"question": ["ann has 3 pens she says"], "answer": ["#### 3"]}
-    frame = exploration.described({"train": rows, "test": copied})
-    assert exploration.leak_facts(frame)["exact"] == 1
 
 
 # Embedding
@@ -171,15 +120,13 @@ def test_nobody_is_a_neighbour_of_himself():
     near = exploration.neighbours(vectors, 2)
     assert all(row not in others for row, others in enumerate(near))
     assert exploration.neighbours(vectors, 1)[0].tolist() == [1]
-    assert exploration.neighbours(vectors, 99).shape == (5, 4)
 
 
 def test_clusters_are_named_by_what_sets_them_apart(found):
-    labels, names = found.clusters
-    assert len(names) == len(set(labels)) <= exploration.CLUSTERS
-    sizes = np.bincount(labels)
+    sizes = np.bincount(found.labels)
+    assert len(sizes) == len(found.topics) <= exploration.CLUSTERS
     assert (np.diff(sizes) <= 0).all()  # the largest first
-    assert any("years" in name.split(", ") for name in names)
+    assert any("years" in topic["name"].split(", ") for topic in found.topics)
 
 
 def test_a_cluster_about_relatives_says_so(found):
@@ -190,57 +137,7 @@ def test_a_cluster_about_relatives_says_so(found):
     assert sum(topic["rows"] for topic in topics.values()) == len(found.frame)
 
 
-def test_the_map_is_small_numbers_only(found):
-    columns = found.map
-    assert {len(column) for column in columns.values()} == {120}
-    assert max(map(abs, columns["x"] + columns["y"])) == 100
-    assert sum(columns["test"]) == 30
-
-
-def test_a_sentence_model_that_is_not_there_is_one_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(CasebookError, match="sentence-transformers is not installed here"):
-        exploration.embed(THINGS * 3, "all-MiniLM-L6-v2")
-
-
-@pytest.fixture
-def sentence_model(monkeypatch):
-    """A stand-in for sentence-transformers that knows one model."""
-
-    class SentenceTransformer:
-        def __init__(self, name):
-            if name != "known":
-                raise OSError(f"{name} is not a local folder\nand more")
-
-        def encode(self, texts, normalize_embeddings):
-            assert normalize_embeddings
-            return np.ones((len(texts), 1), dtype=np.float32)
-
-    stand_in = types.ModuleType("sentence_transformers")
-    stand_in.SentenceTransformer = SentenceTransformer
-    monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
-
-
-def test_a_sentence_model_makes_the_vectors_instead(sentence_model):
-    found = exploration.embed(THINGS * 3, "known")
-    assert (found.vectors.shape, found.made_by) == ((30, 1), "known")
-
-
-def test_an_unknown_sentence_model_is_one_sentence(sentence_model):
-    with pytest.raises(CasebookError, match=r"no model 'other' here: other is not a local folder$"):
-        exploration.embed(THINGS * 3, "other")
-
-
 # Tests that could go either way
-
-
-@pytest.mark.parametrize(
-    ("scores", "value"), [([1, 2, 3, 4], 1.0), ([4, 3, 2, 1], 0.0), ([1, 1, 1, 1], 0.5)]
-)
-def test_area_under_the_curve(scores, value):
-    figure = exploration.area(scores, [False, False, True, True])
-    assert figure["value"] == value
-    assert 0 <= figure["low"] <= value <= figure["high"] <= 1
 
 
 @given(
@@ -254,11 +151,6 @@ def test_area_is_the_share_of_pairs_in_order(rows):
     low = [s for s, p in rows if not p]
     wins = sum((a > b) + (a == b) / 2 for a in high for b in low) / (len(high) * len(low))
     assert exploration.area(scores, positive)["value"] == pytest.approx(wins)
-
-
-def test_one_kind_alone_cannot_be_told_apart():
-    with pytest.raises(CasebookError, match="two kinds"):
-        exploration.area([1, 2], [True, True])
 
 
 def test_delongs_interval_covers_as_it_says():
@@ -316,21 +208,6 @@ def test_steps_drawn_at_random_are_not_foreseen():
 # Record, export, template
 
 
-def test_a_record_holds_numbers_and_names_but_no_problem(found):
-    found.frame.attrs["provenance"] = [{"source": "toy"}]
-    text = json.dumps(plain(found.record()))
-    assert json.loads(text)["topics"] == json.loads(json.dumps(found.topics))
-    assert not any(question in text for question in found.frame["question"])
-
-
-def test_the_committed_record_is_of_the_pinned_set_and_small():
-    record = studies.read("exploration")
-    pinned = problem_sets.SETS["gsm8k"]
-    assert {p["split"]: p["checksum"] for p in record["provenance"]} == dict(pinned.checksums)
-    assert {s: facts["rows"] for s, facts in record["answers"].items()} == dict(pinned.rows)
-    assert studies.path("exploration").stat().st_size < 60_000
-
-
 def test_the_committed_record_is_what_the_real_problems_give():
     if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
@@ -339,21 +216,9 @@ def test_the_committed_record_is_what_the_real_problems_give():
     assert record["answers"] == live.answers
     assert record["leaks"] == live.leaks
     assert record["steps"]["difference"] == pytest.approx(live.steps["difference"])
+    assert record["steps"]["shares"]["test"] == pytest.approx(live.steps["shares"]["test"])
     total = pd.DataFrame(live.answers).sum(axis=1)
     assert (total["commas"], total["negative"], total["rows"]) == (93, 5, 8792)
-
-
-def test_the_projector_gets_as_many_lines_as_questions(found, tmp_path):
-    frame = found.frame.copy()
-    frame.loc[0, "question"] = "A question\twith a tab\nand a line end."
-    changed = exploration.Exploration(frame)
-    vectors, metadata = exploration.export(tmp_path / "new", changed)
-    rows = metadata.read_text().splitlines()
-    assert len(rows) == len(frame) + 1
-    assert {row.count("\t") for row in rows} == {5}
-    assert rows[0].startswith("question\tsplit")
-    assert rows[1].startswith("A question with a tab and a line end.\ttrain\t0\t")
-    assert np.loadtxt(vectors, delimiter="\t").shape == changed.embedding.vectors.shape
 
 
 def test_the_template_puts_dates_before_a_system_prompt():
@@ -366,7 +231,3 @@ def test_the_template_puts_dates_before_a_system_prompt():
         "<|start_header_id|>assistant<|end_header_id|>\n\n"
     )
     assert messages[0]["content"] == " Be brief. "  # nothing was taken from the list itself
-
-
-def test_without_a_system_prompt_the_dates_stand_alone():
-    assert "2025\n\n<|eot_id|>" in exploration.llama_text([], date="2025")

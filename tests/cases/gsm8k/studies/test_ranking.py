@@ -1,10 +1,8 @@
 """Completions made rightly and wrongly, and how often a reward turns two of them around."""
 
-import json
-
 import pytest
 
-from casebook import CasebookError, problem_sets
+from casebook import problem_sets
 from casebook.cases.gsm8k import rewards
 from casebook.cases.gsm8k.studies import ranking
 from casebook.cases.gsm8k.studies.ranking import (
@@ -52,10 +50,6 @@ def test_what_is_said_of_a_way_is_what_the_grade_says(table):
             assert got.correct == one.right, one.way
 
 
-def test_calculator_notes_are_no_part_of_a_completion(table):
-    assert not table["completion"].str.contains("<<").any()
-
-
 def test_fixed_parts_order_every_pair_as_they_are_meant_to(table):
     paid, merit = payments(table, "fixed"), merits(table)
     for part in PARTS:
@@ -69,10 +63,6 @@ def test_published_parts_do_not(table, part):
         payments(table, "as_published")[part], merits(table)[part], table["problem"]
     )
     assert found["reversed"] + found["level"] > 0
-
-
-def test_unsloth_has_no_soft_correctness(table):
-    assert set(PARTS) - set(payments(table, "unsloth")) == {"soft_correctness"}
 
 
 def test_every_defect_is_seen_and_mended(table):
@@ -122,32 +112,7 @@ def test_readings_of_a_solution_whole_and_cut():
     assert found == {"solutions": 3, "right": 3, "last": 1, "first": 1}
 
 
-def test_a_study_is_plain_numbers_under_the_names_a_page_asks_for():
-    found = json.loads(json.dumps(study(ROWS)))
-    assert found["completions"] == sum(found["ways"].values())
-    for form in rewards.FORMS:
-        assert set(found[form]) == {"mean", "pairs", "correlation"}
-    assert "sum" in found["fixed"]["pairs"]
-
-
-def test_generated_problems_can_be_studied():
-    assert len(ranking.rows(real=False, limit=7)) == 7
-
-
-def test_real_problems_that_are_not_there_are_not_replaced(monkeypatch):
-    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
-    with pytest.raises(CasebookError, match=problem_sets.VARIABLE):
-        ranking.rows(real=True)
-
-
 # The committed record
-
-
-def test_the_record_is_of_the_real_problems():
-    found = studies.read("rewards")
-    assert [source["rows"] for source in found["provenance"]] == [7473, 1319]
-    assert all(source["checksum"] for source in found["provenance"])
-    assert found["readings"]["right"] == found["readings"]["solutions"] == 8792
 
 
 def test_the_record_comes_out_the_same_from_the_real_problems():
@@ -155,6 +120,5 @@ def test_the_record_comes_out_the_same_from_the_real_problems():
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
     again = study(ranking.rows(real=True))
     kept = studies.read("rewards")
-    assert again["ways"] == kept["ways"]
-    assert again["defects"] == kept["defects"]
-    assert again["fixed"]["pairs"] == kept["fixed"]["pairs"]
+    for part in ("ways", "limits", "defects", "fixed", "as_published"):
+        assert again[part] == kept[part]

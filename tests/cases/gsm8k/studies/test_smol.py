@@ -73,13 +73,6 @@ def test_silent_groups_and_the_rule_are_of_samples_only(found):
     assert part["can start"] is True
 
 
-def test_every_part_is_one_of_its_own_and_has_room():
-    assert len({part.name for part in smol.PARTS}) == len(smol.PARTS)
-    for part in smol.PARTS:
-        assert part.split == ("validation" if part.samples else "test")
-        load_case("gsm8k").grade("", "", variant=part.variant)
-
-
 def test_the_training_starts_where_the_study_first_finds_that_one_can():
     """The parts stand in the order of their number of examples: the fewest that do."""
     found = studies.read("smol_gsm8k")["parts"]

@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 
 from casebook import problem_sets
-from casebook.case import CasebookError
 from casebook.cases.gsm8k import rewards
 from casebook.cases.gsm8k.studies import errors
 from casebook.stats import Figure, mean_interval
@@ -89,19 +88,6 @@ def guess(rule: str, question: str) -> Decimal | None:
     return RULES[rule](found) if found else None
 
 
-def rule_hits(rule: str, questions: Iterable[str], answers: Iterable[str]) -> list[bool]:
-    """Which answers a rule gets right."""
-    return [
-        guess(rule, question) == Decimal(answer)
-        for question, answer in zip(questions, answers, strict=True)
-    ]
-
-
-def commonest(answers: Iterable[str]) -> str:
-    """The answer that is right most often: what a constant guess should be."""
-    return Counter(answers).most_common(1)[0][0]
-
-
 def possible_sizes(values: Mapping[str, float], sizes: Iterable[int]) -> list[int]:
     """Numbers of rows on which a table's figures can have been measured.
 
@@ -144,32 +130,18 @@ def most_possible(golds: Sequence[str]) -> dict[str, dict[str, float]]:
     Returns:
         Way of writing -> metric of `TABLE` -> mean, of at most the metric's maximum.
     """
-    ways = {
-        "as the data has it": list(golds),
-        "in digits": [gold.replace(",", "") for gold in golds],
+    ways = {"as the data has it": golds, "in digits": [gold.replace(",", "") for gold in golds]}
+    form = "<reasoning>\n1\n</reasoning>\n<answer>\n{}\n</answer>"
+
+    def mean(part: str, written: Sequence[str]) -> float:
+        reward = rewards.REWARDS[part](form="as_published")
+        texts = [form.format(answer) for answer in written]
+        return float(np.mean(reward(texts, answer=golds, gold=golds)))
+
+    return {
+        way: {metric: mean(part, written) for metric, part in PARTS.items()}
+        for way, written in ways.items()
     }
-    found = {}
-    for way, written in ways.items():
-        texts = [
-            f"<reasoning>\n1\n</reasoning>\n<answer>\n{answer}\n</answer>" for answer in written
-        ]
-        found[way] = {
-            metric: float(
-                np.mean(rewards.REWARDS[part](form="as_published")(texts, answer=golds, gold=golds))
-            )
-            for metric, part in PARTS.items()
-        }
-    return found
-
-
-def majority(answers: Sequence[str | None]) -> str | None:
-    """The answer that most samples give; of equally frequent ones the earlier. `None` has no vote.
-
-    >>> majority(["12", None, "17", "17", None, None])
-    '17'
-    """
-    votes = Counter(answer for answer in answers if answer is not None)
-    return votes.most_common(1)[0][0] if votes else None
 
 
 def majority_at_k(
@@ -177,8 +149,9 @@ def majority_at_k(
 ) -> np.ndarray:
     """The chance that a vote among `k` samples is right, for each prompt.
 
-    The samples of a prompt are cut into as many votes of `k` as there are, so none is used twice
-    and the estimate is unbiased (self-consistency: Wang et al. 2022, arXiv 2203.11171).
+    The most frequent answer wins, of equally frequent ones the earlier; `None` has no vote. The
+    samples of a prompt are cut into as many votes of `k` as there are, so none is used twice and
+    the estimate is unbiased (self-consistency: Wang et al. 2022, arXiv 2203.11171).
 
     Args:
         answers: `(prompts, samples)` extracted answers, normalised as `Grade.answer` is.
@@ -188,17 +161,20 @@ def majority_at_k(
     Returns:
         `(prompts,)` shares of the votes.
 
-    Raises:
-        CasebookError: not 1 <= k <= samples.
+    >>> majority_at_k([["12", None, "17", "17"]], ["17"], 4)
+    array([1.])
     """
-    fewest = min(map(len, answers))
-    if not 1 <= k <= fewest:
-        raise CasebookError(f"a vote needs 1 <= k <= samples; got k = {k!r}, samples = {fewest}")
-    shares = []
-    for samples, answer in zip(answers, right, strict=True):
-        votes = [samples[start : start + k] for start in range(0, len(samples) - k + 1, k)]
-        shares.append(np.mean([majority(vote) == answer for vote in votes]))
-    return np.array(shares)
+
+    def wins(vote: Sequence[str | None], answer: str) -> bool:
+        votes = Counter(one for one in vote if one is not None)
+        return bool(votes) and votes.most_common(1)[0][0] == answer
+
+    return np.array(
+        [
+            np.mean([wins(own[i : i + k], answer) for i in range(0, len(own) - k + 1, k)])
+            for own, answer in zip(answers, right, strict=True)
+        ]
+    )
 
 
 def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
@@ -215,9 +191,10 @@ def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
     """
 
     def right(rows: pd.DataFrame, rule: str) -> Figure:
-        return mean_interval(rule_hits(rule, rows["question"], rows["answer"]))
+        pairs = zip(rows["question"], rows["answer"], strict=True)
+        return mean_interval([guess(rule, asked) == Decimal(answer) for asked, answer in pairs])
 
-    constant = commonest(train["answer"])
+    constant = Counter(train["answer"]).most_common(1)[0][0]
     rules = {rule: {"train": right(train, rule), "test": right(test, rule)} for rule in RULES}
     best = max(rules, key=lambda rule: rules[rule]["train"]["value"])
     return {
@@ -284,16 +261,13 @@ def shot_lengths(train: pd.DataFrame, shots: Sequence[int] = (0, 5, 8)) -> dict[
         for question, answer in zip(train["question"], train["answer"], strict=True)
     ]
     question = train["question"]
-    found: dict[str, Any] = {
-        "question": {
-            "words": float(question.str.split().str.len().median()),
-            "characters": float(question.str.len().median()),
-        }
+
+    def lengths(some: Sequence[str]) -> dict[str, int]:
+        return {"words": sum(len(t.split()) for t in some), "characters": sum(map(len, some))}
+
+    question = train["question"].str
+    median = {"words": question.split().str.len(), "characters": question.len()}
+    return {
+        "question": {name: float(values.median()) for name, values in median.items()},
+        **{str(number): lengths(texts[:number]) for number in shots},
     }
-    for number in shots:
-        chosen = texts[:number]
-        found[str(number)] = {
-            "words": sum(len(text.split()) for text in chosen),
-            "characters": sum(len(text) for text in chosen),
-        }
-    return found

@@ -7,28 +7,25 @@ kept apart:
 - its *form*: is it what the prompt asks for, and if not, is the answer dressed ("17 pens"), are
   the tags broken, or are there none;
 - its *content*: every equation of the working is found and computed again. Where the answer is
-  wrong, the first of these that applies names the fault: no answer, an arithmetic slip, a guess
-  without any working, an answer that is not the one the working reaches, a wrong operation (a
-  correct equation whose result the solution does not have), a dropped step.
+  wrong, the first of `CONTENTS` that applies names the fault.
 
 A taxonomy by rules is cheap, repeatable and blind to prose. It reads arithmetic, and algebra in
 one unknown; a mistake in words alone it calls a guess. Someone who takes another right road and
 stops short of the end is called a wrong operation. How well it does can be measured: completions
 of the embedded model show which way they were planted, and solutions can be broken on purpose.
-
-No text is evaluated as code, and the time is linear in its length.
 """
 
+import ast
+import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from casebook.case import check_name
 from casebook.cases.gsm8k import rewards
-from casebook.cases.gsm8k.rewards import TAGS
+from casebook.cases.gsm8k.data import notes
+from casebook.cases.gsm8k.rewards import TAGS, WHOLE_TAGS
 from casebook.rewards import completion_text, tag_blocks
 from casebook.stats import mean_interval
 
@@ -50,33 +47,32 @@ CONTENTS: Mapping[str, str] = {
 }
 MADE = ("arithmetic slip", "wrong operation", "dropped step")  # what `break_solution` can make
 LONGEST = 20_000  # characters that are read; no completion of this case is near it
-MOST_TOKENS = 64  # of one expression
-TOKEN = re.compile(
-    r"(?P<number>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
-    r"|(?P<sign>[-+*/()×÷−–·=])|(?P<percent>%)|(?P<word>[^\W\d_]+)|(?P<space>[ \t$€£]+)"
-    r"|(?P<other>.)",
+LONGEST_SIDE = 100  # characters of a side of an equation
+UNKNOWNS = ("x", "y", "z", "n")
+OPERATIONS = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
+    **{ast.Div: operator.truediv, ast.USub: operator.neg, ast.UAdd: operator.pos},
+}
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
+_TOKEN = re.compile(
+    r"(?P<number>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)|(?P<sign>[-+*/()=%])"
+    r"|(?P<word>[^\W\d_]+)|(?P<space>[ \t$€£]+)|(?P<other>.)",
     re.DOTALL,
 )
-UNKNOWNS = ("x", "y", "z", "n")
-OPERATORS = "+-*/×÷−–·"
-FRAGMENT = ("fragment", "")  # where an expression lost its beginning, so that it is not read
-SAME_SIGN = {"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"}
+LOST = "?"  # where an expression lost its beginning, so that it is not read
 
 
-@dataclass(frozen=True)
-class Equation:
-    """One equation of a text, as written and as computed.
+class Equation(NamedTuple):
+    """One equation of a text.
 
     Attributes:
         text: the equation, without currency and units.
-        value: of its left side; `None` where it has an unknown.
         stated: what stands on its right side.
-        holds: whether the two agree, as far as the decimals that are shown.
+        holds: whether the sides agree, as far as the decimals that are shown.
         unknown: the letter it has, or "".
     """
 
     text: str
-    value: Fraction | None
     stated: Fraction
     holds: bool
     unknown: str = ""
@@ -93,7 +89,7 @@ def form(completion: Any) -> str:
         return "as asked"
     if tag_blocks(text, TAGS) is not None:
         return "dressed answer"
-    return "broken tags" if any(mark in text for mark in _marks()) else "no tags"
+    return "broken tags" if any(tag in text for tag in WHOLE_TAGS) else "no tags"
 
 
 def content(completion: Any, answer: str, solution: str) -> str:
@@ -112,95 +108,73 @@ def content(completion: Any, answer: str, solution: str) -> str:
     """
     text = completion_text(completion)
     grade = rewards.grade(text, answer)
-    said = _fraction(grade.answer)
+    said = None if grade.answer is None else Fraction(grade.answer)
     working = equations(text, said)
     reached = {said if equation.unknown else equation.stated for equation in working}
     sound = all(equation.holds for equation in working)
     if grade.correct:
-        own = sound and said in reached
-        return "right" if own else "right, not by its working"
+        return "right" if sound and said in reached else "right, not by its working"
     if said is None:
         return "no answer"
     if not sound:
         return "arithmetic slip"
     if not working:
         return "guess"
-    if _fraction(answer) in reached:
+    right = rewards.extract_number(answer)
+    if right is not None and Fraction(right) in reached:
         return "not its own result"
     known = {equation.stated for equation in equations(solution)}
     return "dropped step" if reached <= known else "wrong operation"
 
 
 def equations(text: Any, said: Fraction | None = None) -> list[Equation]:
-    """The equations of a text, each computed again.
+    """The equations of a text, each computed again, in time linear in its length.
 
     Read are sums, differences, products, quotients and brackets of numbers that equal a number,
     also in chains (`20 * 1.3 = 26`), with currency, per cent and a word for the unit after a
-    number; `x` between numbers multiplies. An expression with one unknown letter is read where
-    `said` is given: the text's own answer is put in for it. What cannot be read is left out.
-
-    A stated decimal may be rounded at its last place, a whole number may not; where a per cent
-    sign stands, either reading of it may hold.
+    number; `x` between numbers multiplies. What cannot be read is left out. A stated decimal may
+    be rounded at its last place, a whole number may not.
 
     Args:
         text: of a completion or a solution.
-        said: the answer of the text, which takes the place of its unknown.
+        said: the answer of the text, which takes the place of an unknown letter; without it
+            equations with an unknown are left out.
 
     >>> [(e.text, e.holds) for e in equations("8.50 * 8 = $68, and 68 x 20 = 1,350 a month")]
     [('8.50*8=68', True), ('68*20=1350', False)]
     >>> equations("0.10x + 20(x + 1) = 80", Fraction(3))[0].holds
     False
     """
-    found = []
-    for run in _runs(completion_text(text)[:LONGEST]):
-        sides = _sides(run)
-        for left, right in pairwise(sides):
-            equation = _equation(left, right, said)
-            if equation is not None:
-                found.append(equation)
-    return found
+    runs = _runs(completion_text(text)[:LONGEST].translate(_SIGNS))
+    pairs = [pair for run in runs for pair in pairwise(run.split("="))]
+    found = (_equation(left, right, said) for left, right in pairs)
+    return [equation for equation in found if equation is not None]
 
 
 def break_solution(solution: str, fault: str) -> str | None:
     """A completion whose working is a solution's, with its last step broken on purpose.
 
-    The equations are those of the calculator notes. "arithmetic slip" makes the last result wrong
-    by one, "wrong operation" takes another operation there, "dropped step" leaves it out; the
-    answer is what the working then ends with. So the taxonomy can be tested: it knows no more of
-    what was done than of a model's completion.
+    "arithmetic slip" makes the last result wrong by one, "wrong operation" takes another operation
+    there, "dropped step" leaves it out; the answer is what the working then ends with.
 
     Returns:
         The completion, in the form that is asked for; `None` where the solution has no such step.
 
-    Raises:
-        UnknownName: a fault that cannot be made.
-
     >>> break_solution("<<3*4=12>>12, <<12+5=17>>17 #### 17", "dropped step")
     '<reasoning>\\n3*4=12\\n</reasoning>\\n<answer>\\n12\\n</answer>'
     """
-    check_name("fault", fault, MADE)
-    notes = re.findall(r"<<([^<>=]*)=([^<>=]*)>>", solution)
-    steps = [f"{left}={right}" for left, right in notes]
-    last = equations(steps[-1]) if steps else []
-    if not last:
-        return None
-    if fault == "dropped step":
-        steps = steps[:-1]
-        if not steps:
-            return None
-        answer = notes[-2][1]
-    elif fault == "arithmetic slip":
-        answer = _shown(last[0].stated + 1)
-        steps[-1] = f"{notes[-1][0]}={answer}"
-    else:
-        parts = re.fullmatch(r"([\d.]+)([-+*/])([\d.]+)", notes[-1][0])
-        if not parts:
-            return None
-        one, other = Fraction(parts[1]), Fraction(parts[3])
+    *steps, last = notes(solution) or [""]
+    parts = re.fullmatch(r"([\d.]+)([-+*/])([\d.]+)=[\d.]+", last)
+    found = equations(last)
+    if found and fault == "arithmetic slip":
+        steps.append(f"{last.partition('=')[0]}={float(found[0].stated) + 1:.10g}")
+    elif found and fault == "wrong operation" and parts:
+        one, other = float(parts[1]), float(parts[3])
         sign, value = ("-", one - other) if parts[2] == "+" else ("+", one + other)
-        answer = _shown(value)
-        steps[-1] = f"{parts[1]}{sign}{parts[3]}={answer}"
-    working = "\n".join(steps)
+        steps.append(f"{parts[1]}{sign}{parts[3]}={value:.10g}")
+    elif not (found and steps) or fault != "dropped step":
+        return None
+    working, answer = "\n".join(steps), steps[-1].rpartition("=")[2]
     return f"<reasoning>\n{working}\n</reasoning>\n<answer>\n{answer}\n</answer>"
 
 
@@ -215,111 +189,62 @@ def probe(solutions: Sequence[str]) -> dict[str, Any]:
         `found`: fault of `MADE` -> the share of the solutions broken so that are called so.
     """
     read = [equation for solution in solutions for equation in equations(solution)]
-    found = {}
-    for fault in MADE:
-        pairs = [(break_solution(solution, fault), solution) for solution in solutions]
-        hits = [
-            content(completion, solution.rpartition("####")[2].strip(), solution) == fault
-            for completion, solution in pairs
-            if completion is not None
-        ]
-        found[fault] = mean_interval(hits) if hits else None
+    found: dict[str, list[bool]] = {fault: [] for fault in MADE}
+    for solution in solutions:
+        answer = solution.rpartition("####")[2].strip()
+        for fault in MADE:
+            completion = break_solution(solution, fault)
+            if completion is not None:
+                found[fault].append(content(completion, answer, solution) == fault)
     return {
         "equations": len(read),
         "false": sum(not equation.holds for equation in read),
-        "found": found,
+        "found": {fault: mean_interval(hits) for fault, hits in found.items()},
     }
 
 
-def _shown(value: Fraction) -> str:
-    """Digits that a completion would have."""
-    return f"{float(value):.6f}".rstrip("0").rstrip(".")
-
-
-def _fraction(text: str | None) -> Fraction | None:
-    """A number as it is, unless it is absurdly large or none at all."""
-    number = rewards.extract_number(text)
-    if number is None or not number.is_finite() or abs(number.adjusted()) > 30:
-        return None
-    return Fraction(number)
-
-
-def _marks() -> list[str]:
-    return [f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/")]
-
-
-def _runs(text: str) -> list[list[tuple[str, str]]]:
-    """The stretches of a text that may be equations, as (kind, text) tokens."""
-    tokens = [(m.lastgroup or "", m.group()) for m in TOKEN.finditer(text)]
+def _runs(text: str) -> list[str]:
+    """The stretches of a text that may be equations, without blanks, currency and units."""
+    tokens = [(found.lastgroup, found[0]) for found in _TOKEN.finditer(text)]
     tokens = [token for token in tokens if token[0] != "space"]
-    runs: list[list[tuple[str, str]]] = [[]]
-    for i, (kind, piece) in enumerate(tokens):
-        before = tokens[i - 1] if i else ("", "")
-        after = tokens[i + 1] if i + 1 < len(tokens) else ("", "")
+    runs = [""]
+    for before, (kind, piece), after in zip(
+        [("", ""), *tokens], tokens, [*tokens[1:], ("", "")], strict=False
+    ):
+        ends = before[0] == "number" or before[1] in (")", "%")
         unit = before[0] == "number" and after[0] == "sign" and after[1] != "("
         if kind == "number":
-            runs[-1].append((kind, piece.replace(",", "")))
-        elif kind in ("sign", "percent"):
-            if not runs[-1] and before[0] == "word" and piece in OPERATORS:
-                runs[-1].append(FRAGMENT)  # 10 ripe plums - 3 = 7
-            runs[-1].append((kind, SAME_SIGN.get(piece, piece)))
-        elif piece in "xX" and _ends_factor(before) and _begins_factor(after):
-            runs[-1].append(("sign", "*"))
-        elif piece in UNKNOWNS and before[1] not in "'’":
-            runs[-1].append(("word", piece))
-        elif kind == "word" and unit and len(piece) > 1:
-            continue  # 4 boxes * 3 = 12; but in 2T + 14 = 44 the letter is another unknown
-        else:
-            runs.append([FRAGMENT] if before[1] in OPERATORS and before[1] else [])
-    return [run for run in runs if ("sign", "=") in run]
+            runs[-1] += " " * (before[0] == "number") + piece.replace(",", "")  # 1 1/2 is left out
+        elif kind == "sign":
+            lost = not runs[-1] and before[0] == "word" and piece in "+-*/"  # ripe plums - 3 = 7
+            runs[-1] += LOST * lost + piece
+        elif piece in "xX" and ends and (after[0] == "number" or after[1] == "("):
+            runs[-1] += "*"
+        elif piece in UNKNOWNS and before[1] not in ("'", "’"):
+            runs[-1] += piece
+        elif kind != "word" or not unit or len(piece) == 1:  # else 4 boxes * 3 = 12
+            runs.append(LOST if before[1] in ("+", "-", "*", "/") else "")
+    return [run for run in runs if "=" in run]
 
 
-def _sides(run: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    sides: list[list[tuple[str, str]]] = [[]]
-    for token in run:
-        if token == ("sign", "="):
-            sides.append([])
-        else:
-            sides[-1].append(token)
-    return sides
-
-
-def _ends_factor(token: tuple[str, str]) -> bool:
-    return token[0] in ("number", "percent") or token[1] == ")"
-
-
-def _begins_factor(token: tuple[str, str]) -> bool:
-    return token[0] == "number" or token[1] == "("
-
-
-def _equation(left: list, right: list, said: Fraction | None) -> Equation | None:
+def _equation(left: str, right: str, said: Fraction | None) -> Equation | None:
     """Left side = right side, or the number that the right side begins with.
 
     "16 - 9 = 7 * 2 = 14" says that 16 - 9 is 7, and then goes on.
     """
-    letters = {piece for kind, piece in (*left, *right) if kind == "word"}
-    works = any(piece in ("+", "-", "*", "/") for kind, piece in left[1:] if kind == "sign")
-    works |= len(left) > 1 and any(kind == "word" for kind, _ in left)
-    long = max(len(left), len(right)) > MOST_TOKENS
-    if not works or not right or long or len(letters) > 1 or (letters and said is None):
+    letters = {piece for piece in left + right if piece in UNKNOWNS}
+    works = re.search(r".[-+*/]|[xyzn].|.[xyzn]", left)
+    if not works or not right or len(letters) > 1 or (letters and said is None):
         return None
-    known = dict.fromkeys(letters, said)
-    values = _values(left, known)
-    if left[0] == ("sign", "-"):  # perhaps the dash of a list
-        values += _values(left[1:], known)
-    signed = 2 if right[0] == ("sign", "-") and len(right) > 1 else 1
-    shown = "".join(piece for _, piece in right[:signed])
-    alone = [kind for kind, _ in right[signed - 1 : signed + 1]] != ["number", "number"]  # 1 1/2
-    first = _values(right[:signed], {}) if alone and right[signed - 1][0] == "number" else []
-    goals = [(goal, shown) for goal in first]
-    goals += [(goal, "") for goal in _values(right, known)]
+    values = _values(left, said) + (_values(left[1:], said) if left[0] == "-" else [])  # a list
+    shown = re.match(r"-?[\d.]+(?![\d. ])", right)
+    first = _values(shown[0], said) if shown else []
+    goals = [(goal, shown[0]) for goal in first] + [(goal, "") for goal in _values(right, said)]
     if not values or not goals:
         return None
-    reached = [goal for goal, shown in goals if any(_agree(v, goal, shown) for v in values)]
-    text = "=".join("".join(piece for _, piece in side) for side in (left, right))
-    unknown = "".join(letters)
-    value = None if unknown else values[0]
-    return Equation(text, value, [*reached, goals[0][0]][0], bool(reached), unknown)
+    reached = [goal for goal, text in goals if any(_agree(v, goal, text) for v in values)]
+    stated = [*reached, goals[0][0]][0]
+    return Equation(f"{left}={right}", stated, bool(reached), "".join(letters))
 
 
 def _agree(value: Fraction, stated: Fraction, shown: str) -> bool:
@@ -327,78 +252,30 @@ def _agree(value: Fraction, stated: Fraction, shown: str) -> bool:
     return abs(value - stated) <= (Fraction(1, 2 * 10**places) if places else 0)
 
 
-def _values(tokens: list[tuple[str, str]], unknowns: Mapping[str, Fraction | None]) -> list:
-    """What an expression may be worth: one value, or two where it has a per cent sign."""
+def _values(side: str, unknown: Fraction | None) -> list[Fraction]:
+    """What a side may be worth: nothing where it cannot be read, two values if it has per cent."""
+    if len(side) > LONGEST_SIDE:
+        return []
+    product = re.sub(r"(?<=[\d)%])(?=[(xyzn])", "*", side)  # 20(x + 1), 0.10x
     found = []
-    for hundredth in (True, False) if ("percent", "%") in tokens else (True,):
-        reader = _Reader(tokens, unknowns, hundredth)
+    for percent in ("/100 ", " ") if "%" in side else ("",):
         try:
-            value = reader.total()
-        except (ValueError, ZeroDivisionError):
+            tree = ast.parse(product.replace("%", percent), mode="eval")
+            found.append(_worth(tree.body, unknown))
+        except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
             continue
-        if reader.done:
-            found.append(value)
     return found
 
 
-class _Reader:
-    """Sums of products of factors, by recursive descent; `ValueError` for what is none."""
-
-    def __init__(self, tokens: list, unknowns: Mapping[str, Fraction | None], hundredth: bool):
-        self._tokens, self._at = tokens, 0
-        self._unknowns, self._hundredth = unknowns, hundredth
-
-    @property
-    def done(self) -> bool:
-        return self._at == len(self._tokens)
-
-    def total(self) -> Fraction:
-        value = self._product()
-        while self._next() in ("+", "-"):
-            plus = self._take() == "+"
-            term = self._product()
-            value = value + term if plus else value - term
-        return value
-
-    def _product(self) -> Fraction:
-        value = self._factor()
-        while not self.done:
-            if self._next() in ("*", "/"):
-                times = self._take() == "*"
-                factor = self._factor()
-                value = value * factor if times else value / factor
-            elif self._next() == "(" or self._kind() == "word":  # 20(x + 1), 0.10x
-                value *= self._factor()
-            else:
-                break
-        return value
-
-    def _factor(self) -> Fraction:
-        kind, piece = self._kind(), self._take()
-        if piece == "-":
-            return -self._factor()
-        if piece == "(":
-            value = self.total()
-            if self._take() != ")":
-                raise ValueError("a bracket is not closed")
-        elif kind == "number" and len(piece) <= 30:
-            value = Fraction(piece)
-        elif kind == "word" and self._unknowns.get(piece) is not None:
-            value = self._unknowns[piece]
-        else:
-            raise ValueError(f"no factor: {piece!r}")
-        while self._kind() == "percent":
-            self._take()
-            value = value / 100 if self._hundredth else value
-        return value
-
-    def _kind(self) -> str:
-        return "" if self.done else self._tokens[self._at][0]
-
-    def _next(self) -> str:
-        return "" if self.done else self._tokens[self._at][1]
-
-    def _take(self) -> str:
-        piece = self._next()
-        self._at += 1
-        return piece
+def _worth(node: ast.expr, unknown: Fraction | None) -> Fraction:
+    """The value of a parsed expression; `KeyError` or `ValueError` for what is no arithmetic."""
+    if isinstance(node, ast.Constant):
+        return Fraction(str(node.value))
+    if isinstance(node, ast.Name) and unknown is not None:
+        return unknown
+    if isinstance(node, ast.UnaryOp):
+        return OPERATIONS[type(node.op)](_worth(node.operand, unknown))
+    if isinstance(node, ast.BinOp):
+        sides = _worth(node.left, unknown), _worth(node.right, unknown)
+        return OPERATIONS[type(node.op)](*sides)
+    raise ValueError("no arithmetic")

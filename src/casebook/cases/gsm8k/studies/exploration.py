@@ -7,16 +7,13 @@ and need a test that would have found it. So each is one here, beside what else 
 before training: how answers are written, how many steps they take, and whether a test question
 is a training question with other numbers.
 
-`Exploration` computes all of it, a part at a time, for any table of problems. What it found in
-the real sets is kept in `results/gsm8k/data/exploration.json`, numbers only, because the problems
-are not part of the casebook: `casebook study exploration` writes it anew.
+What `Exploration` found in the real sets is kept in `results/gsm8k/data/exploration.json`, numbers
+only, because the problems are not part of the casebook: `casebook study exploration` writes it.
 """
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from casebook import problem_sets
-from casebook.case import CasebookError, load_case
+from casebook.case import load_case
 from casebook.stats import Figure
 
 if TYPE_CHECKING:
@@ -43,17 +40,10 @@ SAME_STORY = 0.4
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 PAIRS = 20  # of the same story that are listed
 RELATIVES = (
-    *("mother", "mom", "father", "dad", "parents", "sister", "brother", "siblings", "son"),
-    *("daughter", "uncle", "aunt", "cousin", "grandmother", "grandma", "grandfather", "grandpa"),
-    *("niece", "nephew", "wife", "husband", "family", "twin", "twins"),
+    "mother|mom|father|dad|parents|sister|brother|siblings|son|daughter|uncle|aunt|cousin"
+    "|grandmother|grandma|grandfather|grandpa|niece|nephew|wife|husband|family|twin|twins"
 )
-
-
 _NUMBER = re.compile(r"\d+(?:[.,/]\d+)*")
-_WORD = re.compile(r"[a-z]+|#")
-
-
-# Problems
 
 
 def real_problems() -> pd.DataFrame:
@@ -72,13 +62,9 @@ def real_problems() -> pd.DataFrame:
 
 def generated_problems(seed: int = 0) -> pd.DataFrame:
     """Train and test as the casebook makes them, in the same columns."""
-    case = load_case("gsm8k")
-    rows = {split: case.load(split, profile="nano", seed=seed) for split in SPLITS}
+    rows = {split: load_case("gsm8k").load(split, seed=seed) for split in SPLITS}
     frame = described(
-        {
-            split: {"question": table["question"], "answer": table["solution"]}
-            for split, table in rows.items()
-        }
+        {name: {"question": t["question"], "answer": t["solution"]} for name, t in rows.items()}
     )
     frame.attrs["provenance"] = [{"source": "generated", "rows": len(t)} for t in rows.values()]
     return frame
@@ -94,101 +80,27 @@ def described(splits: Mapping[str, Mapping[str, Sequence[str]]]) -> pd.DataFrame
         `split`, `id` (its row in the split, from 0), `question`, `solution`, `gold` (what stands
         after `####`), `answer` (a whole number), `steps` (calculator notes), `lines` (of the
         solution), `words` and `numbers` of the question.
-
-    Raises:
-        CasebookError: a solution without a whole number after its `####`.
     """
-    parts = []
-    for split, columns in splits.items():
-        part = pd.DataFrame(
-            {"question": list(columns["question"]), "solution": list(columns["answer"])}
-        )
-        part.insert(0, "id", range(len(part)))
-        part.insert(0, "split", split)
-        parts.append(part)
-    frame = pd.concat(parts, ignore_index=True)
-    frame["gold"] = [gold_of(solution) for solution in frame["solution"]]
-    frame["answer"] = [_whole(*row) for row in frame[["gold", "split", "id"]].itertuples(False)]
-    frame["steps"] = [solution.count("<<") for solution in frame["solution"]]
-    frame["lines"] = [_lines(solution) for solution in frame["solution"]]
-    frame["words"] = [len(question.split()) for question in frame["question"]]
-    frame["numbers"] = [len(_NUMBER.findall(question)) for question in frame["question"]]
+    parts = [
+        pd.DataFrame({"split": s, "id": range(len(c["question"])), **c}) for s, c in splits.items()
+    ]
+    frame = pd.concat(parts, ignore_index=True).rename(columns={"answer": "solution"})
+    frame = frame[["split", "id", "question", "solution"]]
+    body, gold = (frame["solution"].str.rpartition("####")[part] for part in (0, 2))
+    frame["gold"] = gold.str.strip()
+    frame["answer"] = frame["gold"].str.replace(",", "").astype(int)
+    frame["steps"] = frame["solution"].str.count("<<")
+    frame["lines"] = [sum(map(bool, map(str.strip, text.splitlines()))) for text in body]
+    frame["words"] = frame["question"].str.split().str.len()
+    frame["numbers"] = frame["question"].str.count(_NUMBER)
     return frame
 
 
-def gold_of(solution: str) -> str:
-    """What stands after the last `####` of a worked solution, as written there; else nothing.
-
-    >>> gold_of("He pays 2*600=$<<2*600=1200>>1200.\\n#### 1,200")
-    '1,200'
-    """
-    return solution.rpartition("####")[2].strip() if "####" in solution else ""
-
-
-def _whole(gold: str, split: str, number: int) -> int:
-    if not re.fullmatch(r"-?\d{1,3}(,\d{3})+|-?\d+", gold):
-        raise CasebookError(
-            f"problem {number} of {split}: a whole number was expected after ####, not {gold!r}"
-        )
-    return int(gold.replace(",", ""))
-
-
-def _lines(solution: str) -> int:
-    return sum(bool(line.strip()) for line in solution.rpartition("####")[0].splitlines())
-
-
-# Answers and steps
-
-
-def answer_facts(frame: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """How answers are written, split by split: counts of rows, commas, negatives and zeros."""
-    return {
-        split: {
-            "rows": len(part),
-            "commas": int(part["gold"].str.contains(",").sum()),
-            "negative": int((part["answer"] < 0).sum()),
-            "zero": int((part["answer"] == 0).sum()),
-            "largest": int(part["answer"].max()),
-            "without notes": int((part["steps"] == 0).sum()),
-        }
-        for split, part in frame.groupby("split", sort=False)
-    }
-
-
-def step_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """The steps of the solutions: shares by number and split, and how far the notes can be trusted.
-
-    Returns:
-        `shares`: split -> share of the problems with 0, 1, 2 ... steps; `means`: split -> figure;
-        `difference`: test less train, with its interval; `notes are lines`: how often a solution
-        has as many notes as lines.
-    """
-    most = int(frame["steps"].max())
-    parts = {split: part["steps"] for split, part in frame.groupby("split", sort=False)}
-    shares = {
-        split: [float((steps == n).mean()) for n in range(most + 1)]
-        for split, steps in parts.items()
-    }
-    means = {split: _mean(steps) for split, steps in parts.items()}
-    train, test = (means[split] for split in SPLITS)
-    margin = float(np.hypot(train["high"] - train["value"], test["high"] - test["value"]))
-    gap = test["value"] - train["value"]
-    return {
-        "shares": shares,
-        "means": means,
-        "difference": {"value": gap, "low": gap - margin, "high": gap + margin, "n": len(frame)},
-        "notes are lines": float((frame["steps"] == frame["lines"]).mean()),
-    }
-
-
-def _mean(values: pd.Series) -> Figure:
-    """A mean of a thousand counts or more: the normal interval is as good as any."""
-    margin = 1.96 * values.std() / np.sqrt(len(values))
-    value = float(values.mean())
-    return {"value": value, "low": value - margin, "high": value + margin, "n": len(values)}
-
-
 # The same story with other numbers
+
+
+def _words(question: str) -> list[str]:
+    return re.findall(r"[a-z]+|#", _NUMBER.sub("#", question.lower()))
 
 
 def shingles(question: str, size: int = SHINGLE) -> set[str]:
@@ -197,17 +109,17 @@ def shingles(question: str, size: int = SHINGLE) -> set[str]:
     >>> sorted(shingles("Ann buys 3 pens for $4.", size=3))
     ['# pens for', 'ann buys #', 'buys # pens', 'pens for #']
     """
-    words = _WORD.findall(_NUMBER.sub("#", question.lower()))
+    words = _words(question)
     return {" ".join(words[i : i + size]) for i in range(len(words) - size + 1)}
 
 
 def similar_pairs(frame: pd.DataFrame, least: float = SHARES[0]) -> pd.DataFrame:
-    """Pairs of questions that share many runs of words, whatever their numbers.
+    """Pairs of questions that share many runs of words, whatever their numbers and splits.
 
     Returns:
         `first` and `second` (positions in `frame`, the first before the second), and `share`:
         common shingles over all shingles of the two (Jaccard's index), at least `least`;
-        the most similar first. Only pairs in the same or different splits alike.
+        the most similar first.
     """
     from scipy.sparse import csr_matrix, triu
 
@@ -217,55 +129,15 @@ def similar_pairs(frame: pd.DataFrame, least: float = SHARES[0]) -> pd.DataFrame
         for question in frame["question"]
     ]
     sizes = np.array([len(runs) for runs in found])
-    ends = np.concatenate([[0], sizes.cumsum()])
     runs = np.array([run for each in found for run in each], dtype=np.int64)
+    ends = np.concatenate([[0], sizes.cumsum()])
     ones = np.ones(len(runs), dtype=np.int32)
     table = csr_matrix((ones, runs, ends), shape=(len(found), max(len(known), 1)))
-    # What one question alone says is in no pair, and what very many say would cost the most.
     common = triu(table @ table.T, k=1).tocoo()
     share = common.data / (sizes[common.row] + sizes[common.col] - common.data)
     pairs = pd.DataFrame({"first": common.row, "second": common.col, "share": share})
     pairs = pairs[pairs["share"] >= least]
     return pairs.sort_values(["share", "first", "second"], ascending=[False, True, True])
-
-
-def leak_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """How many test questions have a training question that tells the same story.
-
-    Returns:
-        `exact`: test questions that stand in train word for word; `numbers aside`: those that do
-        but for their numbers; `test` and `train`: how many questions have another in train with
-        at least so many shingles in common, for the shares of `SHARES`; `pairs`: ids and share of
-        the test questions at `SAME_STORY` and above, each with its nearest training question (at
-        most `PAIRS` of them).
-    """
-    split = frame["split"].to_numpy()
-    bare = frame["question"].str.lower().str.findall(r"\w+").str.join(" ")
-    masked = frame["question"].map(lambda q: " ".join(_WORD.findall(_NUMBER.sub("#", q.lower()))))
-    pairs = similar_pairs(frame)
-    both_ways = pd.concat([pairs, pairs.rename(columns={"first": "second", "second": "first"})])
-    ids = frame["id"].to_numpy()
-    nearest: dict[str, dict[int, tuple[float, int]]] = {name: {} for name in SPLITS}
-    for one, other, share in both_ways.itertuples(index=False):
-        if split[other] == "train" and share > nearest[split[one]].get(one, (0.0, 0))[0]:
-            nearest[split[one]][one] = (float(share), int(other))
-    close = sorted(
-        (share, int(ids[one]), int(ids[other]))
-        for one, (share, other) in nearest["test"].items()
-        if share >= SAME_STORY
-    )
-    return {
-        "exact": int(bare[split == "test"].isin(set(bare[split == "train"])).sum()),
-        "numbers aside": int(masked[split == "test"].isin(set(masked[split == "train"])).sum()),
-        "shares": list(SHARES),
-        **{
-            name: [sum(found >= s for found, _ in nearest[name].values()) for s in SHARES]
-            for name in SPLITS
-        },
-        "pairs": [
-            {"test": a, "train": b, "share": share} for share, a, b in close[: -PAIRS - 1 : -1]
-        ],
-    }
 
 
 # Embeddings
@@ -287,20 +159,15 @@ class Embedding(NamedTuple):
     made_by: str
 
 
-def embed(questions: Sequence[str], model: str | None = None, seed: int = 0) -> Embedding:
-    """Vectors of questions: latent semantic analysis, or a sentence-transformers model.
+def embed(questions: Sequence[str], seed: int = 0) -> Embedding:
+    """Vectors of questions by latent semantic analysis (Deerwester et al. 1990).
 
-    The offline way weighs each word by how rare it is (TF-IDF; numbers and the commonest English
-    words left out) and keeps the `DIMENSIONS` directions that explain most (truncated SVD;
-    Deerwester et al. 1990).
+    Each word is weighed by how rare it is (TF-IDF; numbers and the most common English words left
+    out), and the `DIMENSIONS` directions that explain most are kept (truncated SVD).
 
     Args:
         questions: the texts.
-        model: name or folder of a sentence-transformers model, used for the vectors instead.
         seed: of the SVD.
-
-    Raises:
-        CasebookError: sentence-transformers is not installed, or has no such model here.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -311,92 +178,13 @@ def embed(questions: Sequence[str], model: str | None = None, seed: int = 0) -> 
     )
     words = weigh.fit_transform(questions)
     terms = weigh.get_feature_names_out()
-    if model:
-        return Embedding(words, terms, _sentences(questions, model), model)
     directions = min(DIMENSIONS, len(terms) - 1, len(words.indptr) - 2)
     vectors = normalize(TruncatedSVD(directions, random_state=seed).fit_transform(words))
     return Embedding(words, terms, vectors, f"TF-IDF and SVD, {directions} dimensions")
 
 
-def _sentences(questions: Sequence[str], model: str) -> np.ndarray:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ModuleNotFoundError:
-        raise CasebookError(
-            "sentence-transformers is not installed here: pip install sentence-transformers, or "
-            "leave the model away for TF-IDF and SVD"
-        ) from None
-    try:
-        encoder = SentenceTransformer(model)
-    except (OSError, ValueError) as error:
-        raise CasebookError(
-            f"sentence-transformers has no model {model!r} here: {str(error).splitlines()[0]}"
-        ) from error
-    return np.asarray(encoder.encode(list(questions), normalize_embeddings=True))
-
-
-class Clusters(NamedTuple):
-    """A division of the questions.
-
-    Attributes:
-        labels: `(questions,)` the number of each one's cluster; 0 is the largest.
-        names: what each cluster is about, in its most telling words.
-    """
-
-    labels: np.ndarray
-    names: list[str]
-
-
-def cluster(embedding: Embedding, number: int = CLUSTERS, seed: int = 0) -> Clusters:
-    """k-means on the vectors; a cluster's name is the words it uses most, above the average."""
-    from sklearn.cluster import KMeans
-
-    number = min(number, len(np.unique(embedding.vectors.round(6), axis=0)))
-    found = KMeans(number, n_init=4, random_state=seed).fit_predict(embedding.vectors)
-    order = np.argsort(-np.bincount(found, minlength=number), kind="stable")
-    labels = np.argsort(order)[found]
-    overall = np.asarray(embedding.words.mean(axis=0)).ravel()
-    names = []
-    for k in range(number):
-        inside = np.asarray(embedding.words[labels == k].mean(axis=0)).ravel()
-        names.append(", ".join(embedding.terms[np.argsort(overall - inside)[:5]]))
-    return Clusters(labels, names)
-
-
-def cluster_facts(frame: pd.DataFrame, clusters: Clusters, near: np.ndarray) -> list[dict]:
-    """One entry a cluster: `name`, `rows`, and means of its questions.
-
-    Args:
-        frame: the problems.
-        clusters: their division.
-        near: the positions of each question's nearest, as `neighbours` gives them.
-
-    Returns:
-        `test`: share of the rows that are in the test split; `purity`: share of a question's
-        nearest that lie in its cluster, which for a name without a place would be the cluster's
-        share of all questions; `family`: share that names a relative; `steps`.
-    """
-    kin = frame["question"].str.contains(rf"(?i)\b(?:{'|'.join(RELATIVES)})\b")
-    same = (clusters.labels[near] == clusters.labels[:, None]).mean(axis=1)
-    facts = []
-    for k, name in enumerate(clusters.names):
-        inside = clusters.labels == k
-        facts.append(
-            {
-                "name": name,
-                "rows": int(inside.sum()),
-                "test": float((frame["split"][inside] == "test").mean()),
-                "purity": float(same[inside].mean()),
-                "family": float(kin[inside].mean()),
-                "steps": float(frame["steps"][inside].mean()),
-            }
-        )
-    return facts
-
-
 def neighbours(vectors: np.ndarray, number: int = NEIGHBOURS) -> np.ndarray:
     """`(questions, number)` positions of the nearest others by cosine, for vectors of length 1."""
-    number = min(number, len(vectors) - 1)
     near = np.empty((len(vectors), number), dtype=np.int64)
     for start in range(0, len(vectors), 1_000):
         block = vectors[start : start + 1_000] @ vectors.T
@@ -406,24 +194,6 @@ def neighbours(vectors: np.ndarray, number: int = NEIGHBOURS) -> np.ndarray:
     return near
 
 
-def layout(
-    embedding: Embedding, points: int = POINTS, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of some questions, drawn at random, and their place in the plane by t-SNE.
-
-    t-SNE keeps neighbours together (van der Maaten and Hinton 2008); distances between heaps,
-    and the size of a heap, mean nothing.
-    """
-    from sklearn.manifold import TSNE
-
-    total = len(embedding.vectors)
-    chosen = np.random.default_rng(seed).permutation(total)[: min(points, total)]
-    flat = TSNE(
-        perplexity=min(30, (len(chosen) - 1) / 3), init="pca", max_iter=500, random_state=seed
-    )
-    return chosen, flat.fit_transform(embedding.vectors[chosen])
-
-
 # Is there something to be seen?
 
 
@@ -431,7 +201,7 @@ def tell_apart(features: Any, positive: ArrayLike, seed: int = 0) -> Figure:
     """How well a linear classifier tells two kinds of questions apart: 0.5 is not at all.
 
     The area under the ROC curve of a logistic regression, judged on questions it was not fitted
-    to (`FOLDS` folds), with the 95 % interval of DeLong et al. (1988).
+    to (`FOLDS` folds).
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -448,7 +218,9 @@ def tell_apart(features: Any, positive: ArrayLike, seed: int = 0) -> Figure:
 
 
 def area(scores: ArrayLike, positive: ArrayLike) -> Figure:
-    """The chance that a positive scores above a negative (ties count half), with its interval.
+    """The chance that a positive scores above a negative (ties count half).
+
+    The interval is that of DeLong et al. (1988).
 
     >>> area([0.1, 0.2, 0.8, 0.9], [False, True, False, True])["value"]
     0.75
@@ -457,84 +229,15 @@ def area(scores: ArrayLike, positive: ArrayLike) -> Figure:
 
     scores, positive = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
     high, low = scores[positive], scores[~positive]
-    if not len(high) or not len(low):
-        raise CasebookError("two kinds of questions are needed to tell them apart")
     ranks = rankdata(np.concatenate([high, low]))
     above = (ranks[: len(high)] - rankdata(high)) / len(low)
     below = 1 - (ranks[len(high) :] - rankdata(low)) / len(high)
-    value = float(above.mean())
-    spread = sum(part.var(ddof=1) / len(part) if len(part) > 1 else 0.0 for part in (above, below))
-    margin = 1.96 * float(np.sqrt(spread))
-    return {
-        "value": value,
-        "low": max(value - margin, 0.0),
-        "high": min(value + margin, 1.0),
-        "n": len(scores),
-    }
-
-
-def split_facts(frame: pd.DataFrame, embedding: Embedding, seed: int = 0) -> dict[str, Figure]:
-    """Whether train and test can be told apart: by words, by vectors, by counting the numbers.
-
-    `control` is the same classifier on the same vectors asked something else: which questions
-    take more steps than the middle one. A test that finds nothing there would prove nothing.
-    """
-    test = frame["split"] == "test"
-    return {
-        "words": tell_apart(embedding.words, test, seed),
-        "vectors": tell_apart(embedding.vectors, test, seed),
-        "numbers": area(frame["numbers"], test),
-        "control": tell_apart(embedding.vectors, frame["steps"] > frame["steps"].median(), seed),
-    }
-
-
-def difficulty_facts(
-    frame: pd.DataFrame, vectors: np.ndarray, near: np.ndarray, seed: int = 0
-) -> dict[str, Figure]:
-    """How much of the number of steps can be foreseen from a question: shares of its variance.
-
-    Args:
-        frame: the problems.
-        vectors: `(questions, dimensions)` their embedding.
-        near: the positions of each question's nearest, as `neighbours` gives them.
-        seed: of folds and resamples.
-
-    Returns:
-        `length`: from the words and numbers of the question; `vectors`: from its embedding;
-        `both`; `neighbours`: from the mean of its nearest; `beyond length`: `both` less `length`.
-        Each is judged on questions it was not fitted to; intervals resample questions. 0 is what
-        saying the mean each time would get.
-    """
-    from sklearn.linear_model import RidgeCV
-    from sklearn.model_selection import KFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    steps = frame["steps"].to_numpy(dtype=float)
-    length = frame[["words", "numbers"]].to_numpy(dtype=float)
-    features = {
-        "length": length,
-        "vectors": vectors,
-        "both": np.hstack([length, vectors]),
-        "neighbours": steps[near].mean(axis=1, keepdims=True),
-    }
-    folds = KFold(FOLDS, shuffle=True, random_state=seed)
-    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 4, 9)))
-    said = {
-        name: cross_val_predict(model, x, steps, cv=folds).clip(steps.min(), steps.max())
-        for name, x in features.items()
-    }
-    figures = {name: explained(steps, guesses, seed) for name, guesses in said.items()}
-    more = explained(steps, said["both"], seed, instead_of=said["length"])
-    return figures | {"beyond length": more}
+    spread = sum(part.var(ddof=1) / len(part) for part in (above, below))
+    return _figure(float(above.mean()), spread, len(scores), (0.0, 1.0))
 
 
 def explained(
-    values: np.ndarray,
-    guesses: np.ndarray,
-    seed: int = 0,
-    instead_of: np.ndarray | None = None,
-    resamples: int = 1_000,
+    values: np.ndarray, guesses: np.ndarray, seed: int = 0, instead_of: np.ndarray | None = None
 ) -> Figure:
     """The share of a variance that guesses account for (R squared), with a bootstrap interval.
 
@@ -543,14 +246,13 @@ def explained(
         guesses: one each.
         seed: of the bootstrap.
         instead_of: other guesses; the figure is then how much larger the share is than theirs.
-        resamples: bootstrap samples.
     """
     worst = values.mean() if instead_of is None else instead_of
     gained = (values - worst) ** 2 - (values - guesses) ** 2
     spread = (values - values.mean()) ** 2
     shares = []
     rng = np.random.default_rng(seed)
-    for _ in range(resamples):
+    for _ in range(1_000):
         drawn = rng.integers(0, len(values), len(values))
         shares.append(gained[drawn].sum() / spread[drawn].sum())
     low, high = np.quantile(shares, [0.025, 0.975])
@@ -558,108 +260,232 @@ def explained(
     return {"value": float(value), "low": float(low), "high": float(high), "n": len(values)}
 
 
+def _figure(
+    value: float, variance: float, n: int, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> Figure:
+    """A mean of a thousand or more: the normal interval is as good as any."""
+    margin = 1.96 * float(np.sqrt(variance))
+    low, high = np.clip([value - margin, value + margin], *bounds)
+    return {"value": value, "low": float(low), "high": float(high), "n": n}
+
+
 # All of it
 
 
 class Exploration:
-    """All that this module finds in one table of problems, each part computed when asked for."""
+    """All that this module finds in one table of problems, each part computed when asked for.
 
-    def __init__(self, frame: pd.DataFrame, model: str | None = None, seed: int = 0):
-        """`model`: see `embed`."""
-        self.frame, self.model, self.seed = frame, model, seed
+    Attributes:
+        frame: the problems, as `described` gives them.
+        seed: of whatever is drawn.
+    """
 
-    @cached_property
-    def embedding(self) -> Embedding:
-        return embed(list(self.frame["question"]), self.model, self.seed)
-
-    @cached_property
-    def clusters(self) -> Clusters:
-        return cluster(self.embedding, seed=self.seed)
-
-    @cached_property
-    def near(self) -> np.ndarray:
-        return neighbours(self.embedding.vectors)
+    def __init__(self, frame: pd.DataFrame, seed: int = 0):
+        self.frame, self.seed = frame, seed
 
     @cached_property
     def answers(self) -> dict[str, dict[str, int]]:
-        return answer_facts(self.frame)
+        """How answers are written, split by split: counts of rows, commas, negatives and zeros."""
+        return {
+            split: {
+                "rows": len(part),
+                "commas": int(part["gold"].str.contains(",").sum()),
+                "negative": int((part["answer"] < 0).sum()),
+                "zero": int((part["answer"] == 0).sum()),
+                "largest": int(part["answer"].max()),
+                "without notes": int((part["steps"] == 0).sum()),
+            }
+            for split, part in self.frame.groupby("split", sort=False)
+        }
 
     @cached_property
     def steps(self) -> dict[str, Any]:
-        return step_facts(self.frame)
+        """The steps of the solutions, and how far the notes can be trusted.
+
+        `shares`: split -> share of the problems with 0, 1, 2 ... steps; `means`: split -> figure;
+        `difference`: test less train; `notes are lines`: how often there are as many of both.
+        """
+        parts = {split: part["steps"] for split, part in self.frame.groupby("split", sort=False)}
+        most = int(self.frame["steps"].max())
+        variances = {split: steps.var() / len(steps) for split, steps in parts.items()}
+        train, test = (float(parts[split].mean()) for split in SPLITS)
+        return {
+            "shares": {
+                split: [float((steps == n).mean()) for n in range(most + 1)]
+                for split, steps in parts.items()
+            },
+            "means": {s: _figure(float(p.mean()), variances[s], len(p)) for s, p in parts.items()},
+            "difference": _figure(test - train, sum(variances.values()), len(self.frame)),
+            "notes are lines": float((self.frame["steps"] == self.frame["lines"]).mean()),
+        }
 
     @cached_property
     def leaks(self) -> dict[str, Any]:
-        return leak_facts(self.frame)
+        """How many test questions have a training question that tells the same story.
+
+        `exact`: test questions that stand in train word for word; `numbers aside`: those that do
+        but for their numbers; `test` and `train`: how many questions have another in train with
+        at least so many shingles in common, for the shares of `SHARES`; `pairs`: ids and share of
+        the test questions at `SAME_STORY` and above, each with its nearest training question.
+        """
+        test = (self.frame["split"] == "test").to_numpy()
+        bare = self.frame["question"].str.lower().str.findall(r"\w+").str.join(" ")
+        masked = self.frame["question"].map(_words).str.join(" ")
+        pairs = similar_pairs(self.frame)
+        turned = pairs.rename(columns={"first": "second", "second": "first"})
+        both_ways = pd.concat([pairs, turned])
+        both_ways = both_ways[~test[both_ways["second"]]]
+        nearest = both_ways.sort_values("share", ascending=False, kind="stable")
+        nearest = nearest.drop_duplicates("first")
+        at = {"train": nearest[~test[nearest["first"]]], "test": nearest[test[nearest["first"]]]}
+        ids = self.frame["id"].to_numpy()
+        close = at["test"][at["test"]["share"] >= SAME_STORY]
+        close = sorted(zip(close["share"], ids[close["first"]], ids[close["second"]], strict=True))
+        return {
+            "exact": int(bare[test].isin(set(bare[~test])).sum()),
+            "numbers aside": int(masked[test].isin(set(masked[~test])).sum()),
+            "shares": list(SHARES),
+            **{name: [int((at[name]["share"] >= s).sum()) for s in SHARES] for name in SPLITS},
+            "pairs": [
+                {"test": int(a), "train": int(b), "share": float(share)}
+                for share, a, b in close[: -PAIRS - 1 : -1]
+            ],
+        }
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        """The questions as vectors."""
+        return embed(list(self.frame["question"]), self.seed)
+
+    @cached_property
+    def near(self) -> np.ndarray:
+        """`(questions, NEIGHBOURS)` positions of each question's nearest."""
+        return neighbours(self.embedding.vectors)
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """`(questions,)` the cluster of each by k-means on the vectors; 0 is the largest."""
+        from sklearn.cluster import KMeans
+
+        vectors = self.embedding.vectors
+        number = min(CLUSTERS, len(np.unique(vectors.round(6), axis=0)))
+        found = KMeans(number, n_init=4, random_state=self.seed).fit_predict(vectors)
+        order = np.argsort(-np.bincount(found, minlength=number), kind="stable")
+        return np.argsort(order)[found]
 
     @cached_property
     def topics(self) -> list[dict[str, Any]]:
-        return cluster_facts(self.frame, self.clusters, self.near)
+        """One entry a cluster, the largest first.
+
+        `name`: the words it uses most, above the average; `rows`; `test`: share of the rows in
+        the test split; `purity`: share of a question's nearest that lie in its cluster; `family`:
+        share that names a relative; `steps`: their mean.
+        """
+        words, terms = self.embedding.words, self.embedding.terms
+        overall = np.asarray(words.mean(axis=0)).ravel()
+        kin = self.frame["question"].str.contains(rf"(?i)\b(?:{RELATIVES})\b")
+        same = (self.labels[self.near] == self.labels[:, None]).mean(axis=1)
+        facts = []
+        for k in range(self.labels.max() + 1):
+            inside = self.labels == k
+            more = np.asarray(words[inside].mean(axis=0)).ravel() - overall
+            facts.append(
+                {
+                    "name": ", ".join(terms[np.argsort(-more)[:5]]),
+                    "rows": int(inside.sum()),
+                    "test": float((self.frame["split"][inside] == "test").mean()),
+                    "purity": float(same[inside].mean()),
+                    "family": float(kin[inside].mean()),
+                    "steps": float(self.frame["steps"][inside].mean()),
+                }
+            )
+        return facts
 
     @cached_property
     def map(self) -> dict[str, list]:
-        """Columns of the map's points: `x` and `y` in hundredths, `cluster`, `test` (0 or 1)."""
-        chosen, places = layout(self.embedding, seed=self.seed)
+        """Some questions in the plane: `x` and `y` in hundredths, `cluster`, `test` (0 or 1).
+
+        t-SNE keeps neighbours together (van der Maaten and Hinton 2008); distances between heaps,
+        and the size of a heap, mean nothing.
+        """
+        from sklearn.manifold import TSNE
+
+        chosen = np.random.default_rng(self.seed).permutation(len(self.frame))[:POINTS]
+        wide = min(30, (len(chosen) - 1) / 3)
+        flat = TSNE(perplexity=wide, init="pca", max_iter=500, random_state=self.seed)
+        places = flat.fit_transform(self.embedding.vectors[chosen])
         places = np.round(100 * places / np.abs(places).max()).astype(int)
         return {
             "x": places[:, 0].tolist(),
             "y": places[:, 1].tolist(),
-            "cluster": self.clusters.labels[chosen].tolist(),
+            "cluster": self.labels[chosen].tolist(),
             "test": (self.frame["split"].to_numpy()[chosen] == "test").astype(int).tolist(),
         }
 
     @cached_property
     def splits(self) -> dict[str, Figure]:
-        return split_facts(self.frame, self.embedding, self.seed)
+        """Whether train and test can be told apart: by words, by vectors, by counting the numbers.
+
+        `control` is the same classifier on the same vectors asked something else: which questions
+        take more steps than the middle one. A test that finds nothing there would prove nothing.
+        """
+        test, steps = self.frame["split"] == "test", self.frame["steps"]
+        vectors = self.embedding.vectors
+        return {
+            "words": tell_apart(self.embedding.words, test, self.seed),
+            "vectors": tell_apart(vectors, test, self.seed),
+            "numbers": area(self.frame["numbers"], test),
+            "control": tell_apart(vectors, steps > steps.median(), self.seed),
+        }
 
     @cached_property
     def difficulty(self) -> dict[str, Figure]:
-        return difficulty_facts(self.frame, self.embedding.vectors, self.near, self.seed)
+        """How much of the number of steps can be foreseen from a question: shares of its variance.
 
-    def record(self) -> dict[str, Any]:
-        """All parts, and where the problems came from; numbers and cluster names only."""
-        return {
-            "provenance": self.frame.attrs["provenance"],
-            "seed": self.seed,
-            "embedding": self.embedding.made_by,
-            **{part: getattr(self, part) for part in PARTS},
+        `length`: from the words and numbers of the question; `vectors`: from its embedding;
+        `both`; `neighbours`: from the mean of its nearest; `beyond length`: `both` less `length`.
+        Each is judged on questions it was not fitted to; 0 is what saying the mean would get.
+        """
+        from sklearn.linear_model import RidgeCV
+        from sklearn.model_selection import KFold, cross_val_predict
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        steps = self.frame["steps"].to_numpy(dtype=float)
+        length = self.frame[["words", "numbers"]].to_numpy(dtype=float)
+        features = {
+            "length": length,
+            "vectors": self.embedding.vectors,
+            "both": np.hstack([length, self.embedding.vectors]),
+            "neighbours": steps[self.near].mean(axis=1, keepdims=True),
         }
+        folds = KFold(FOLDS, shuffle=True, random_state=self.seed)
+        model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 4, 9)))
+        said = {
+            name: cross_val_predict(model, x, steps, cv=folds).clip(steps.min(), steps.max())
+            for name, x in features.items()
+        }
+        figures = {name: explained(steps, guesses, self.seed) for name, guesses in said.items()}
+        more = explained(steps, said["both"], self.seed, instead_of=said["length"])
+        return figures | {"beyond length": more}
 
 
 PARTS = ("answers", "steps", "leaks", "topics", "map", "splits", "difficulty")
 
 
 def record() -> dict[str, Any]:
-    """All parts of the real problems.
+    """All parts of the real problems; numbers and cluster names only.
 
     Raises:
         CasebookError: as `real_problems`.
     """
-    return Exploration(real_problems()).record()
-
-
-# For the Embedding Projector
-
-
-def export(folder: str | os.PathLike, exploration: Exploration) -> tuple[Path, Path]:
-    """Write vectors and metadata for https://projector.tensorflow.org, and return the two files.
-
-    The metadata hold the questions: of real problems this belongs into a folder of one's own.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    vectors, metadata = folder / "vectors.tsv", folder / "metadata.tsv"
-    np.savetxt(vectors, exploration.embedding.vectors, fmt="%.5f", delimiter="\t")
-    labels, names = exploration.clusters
-    table = exploration.frame[["question", "split", "id", "steps", "answer"]].copy()
-    table["question"] = table["question"].str.split().str.join(" ")  # tabs end a field there
-    table["cluster"] = [names[k] for k in labels]
-    lines = ["\t".join(map(str, row)) for row in [table.columns, *table.itertuples(index=False)]]
-    metadata.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return vectors, metadata
-
-
-# The chat template
+    found = Exploration(real_problems())
+    return {
+        "provenance": found.frame.attrs["provenance"],
+        "seed": found.seed,
+        "embedding": found.embedding.made_by,
+        **{part: getattr(found, part) for part in PARTS},
+    }
 
 
 def llama_text(messages: Sequence[Mapping[str, str]], date: str = "26 Jul 2024") -> str:
@@ -672,13 +498,12 @@ def llama_text(messages: Sequence[Mapping[str, str]], date: str = "26 Jul 2024")
     >>> text.count("<|eot_id|>"), text.endswith("assistant<|end_header_id|>\\n\\n")
     (2, True)
     """
-    turns = list(messages)
-    system = turns.pop(0)["content"].strip() if turns and turns[0]["role"] == "system" else ""
     dates = f"Cutting Knowledge Date: December 2023\nToday Date: {date}\n\n"
-    turns = [{"role": "system", "content": dates + system}, *turns]
+    has_system = bool(messages) and messages[0]["role"] == "system"
+    system = dates + (messages[0]["content"].strip() if has_system else "")
+    turns = [(turn["role"], turn["content"].strip()) for turn in messages[has_system:]]
     text = "".join(
-        f"<|start_header_id|>{turn['role']}<|end_header_id|>\n\n"
-        f"{turn['content'] if turn is turns[0] else turn['content'].strip()}<|eot_id|>"
-        for turn in turns
+        f"<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"
+        for role, content in [("system", system), *turns]
     )
     return f"<|begin_of_text|>{text}<|start_header_id|>assistant<|end_header_id|>\n\n"

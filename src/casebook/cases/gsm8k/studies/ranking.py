@@ -49,12 +49,8 @@ def _formed(reasoning: str, answer: Any) -> str:
     return f"<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
 
 
-def _in_block(content: Callable[[int], Any]) -> Callable[[str, Mapping[str, Any], int], str]:
-    return lambda text, row, n: _formed(text, content(n))
-
-
-def _with_commas(text: str, row: Mapping[str, Any], number: int) -> str | None:
-    return _formed(text, f"{number:,}") if abs(number) >= 1000 else None
+def _in_block(content: str) -> Callable[[str, Mapping[str, Any], int], str]:
+    return lambda text, row, n: _formed(text, content.format(n=n, more=n + 1, less=n - 1))
 
 
 def _equation(text: str, row: Mapping[str, Any], number: int) -> str | None:
@@ -67,22 +63,24 @@ def _equation(text: str, row: Mapping[str, Any], number: int) -> str | None:
 
 
 WAYS: Mapping[str, Way] = {
-    "as asked": Way(_in_block(lambda n: n)),
+    "as asked": Way(_in_block("{n}")),
     "final line break": Way(lambda text, row, n: _formed(text, n) + "\n"),
-    "commas": Way(_with_commas),
-    "with .00": Way(_in_block(lambda n: f"{n}.00")),
-    "unit": Way(_in_block(lambda n: f"{n} in all"), plain=False),
-    "currency": Way(_in_block(lambda n: f"${n}"), plain=False),
+    "commas": Way(lambda text, row, n: _formed(text, f"{n:,}") if abs(n) >= 1000 else None),
+    "with .00": Way(_in_block("{n}.00")),
+    "unit": Way(_in_block("{n} in all"), plain=False),
+    "currency": Way(_in_block("${n}"), plain=False),
     "equation": Way(_equation, plain=False),
     "text after": Way(lambda text, row, n: _formed(text, n) + "\nI hope this helps.", form=False),
     "####, no tags": Way(lambda text, row, n: f"{text}\n#### {n}", plain=False, form=False),
     "bare number": Way(lambda text, row, n: str(n), plain=False, form=False),
-    "one too many": Way(_in_block(lambda n: n + 1), right=False),
-    "other sign": Way(_in_block(lambda n: -n if n else 1), right=False),
-    "and a half": Way(_in_block(lambda n: f"{n}.5"), right=False),
-    "half of it": Way(_in_block(lambda n: f"{n}/2" if n else "1/2"), right=False, plain=False),
-    "begins right": Way(_in_block(lambda n: f"{n} - 1 = {n - 1}"), right=False, plain=False),
-    "does not know": Way(_in_block(lambda n: "I do not know"), right=False, plain=False),
+    "one too many": Way(_in_block("{more}"), right=False),
+    "other sign": Way(lambda text, row, n: _formed(text, -n if n else 1), right=False),
+    "and a half": Way(_in_block("{n}.5"), right=False),
+    "half of it": Way(
+        lambda text, row, n: _formed(text, f"{n}/2" if n else "1/2"), right=False, plain=False
+    ),
+    "begins right": Way(_in_block("{n} - 1 = {less}"), right=False, plain=False),
+    "does not know": Way(_in_block("I do not know"), right=False, plain=False),
     "two answers": Way(
         lambda text, row, n: f"{_formed(text, n)}\n<answer>\n{n + 1}\n</answer>",
         right=False,
@@ -186,18 +184,17 @@ def wrong_pairs(
     {'pairs': 2, 'reversed': 0.5, 'level': 0.5}
     """
     frame = pd.DataFrame({"paid": paid, "merit": merit, "group": groups})
-    pairs = turned = level = 0
+    gaps = [np.empty(0)]
     for _, group in frame.groupby("group", sort=False):
         pay, worth = group["paid"].to_numpy(float), group["merit"].to_numpy(float)
         better = worth[:, None] > worth[None, :]
-        gap = (pay[:, None] - pay[None, :])[better]
-        pairs += gap.size
-        turned += int((gap < -SAME).sum())
-        level += int((np.abs(gap) <= SAME).sum())
+        gaps.append((pay[:, None] - pay[None, :])[better])
+    gap = np.concatenate(gaps)
+    pairs = max(gap.size, 1)
     return {
-        "pairs": pairs,
-        "reversed": turned / pairs if pairs else 0.0,
-        "level": level / pairs if pairs else 0.0,
+        "pairs": gap.size,
+        "reversed": float((gap < -SAME).sum() / pairs),
+        "level": float((np.abs(gap) <= SAME).sum() / pairs),
     }
 
 
