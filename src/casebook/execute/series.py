@@ -89,10 +89,7 @@ def execute(
     Args:
         cases: `"all"`, or names of cases; `"start"` is the notebooks before them; single ones by
             number (`"12"`) or file name.
-        profile: their `PROFILE`.
-        seed: their `SEED`.
-        parameters: more of their parameters; each must be known to at least one notebook, and
-            goes to those that know it.
+        profile, seed, parameters: of the notebooks; each parameter goes to those that know it.
         jobs: how many cases run at the same time.
         start_from: only notebooks with this number or a higher one.
         in_place: write the normalised copies back into `notebooks/` and the pictures into
@@ -164,11 +161,10 @@ class _Series:
         """Execute cases, at most `jobs` at a time, the one that took longest first."""
 
         def seconds(group: list[Path]) -> float:
-            return sum(self.status.get(n.stem, {}).get("seconds") or UNKNOWN for n in group)
+            return -sum(self.status.get(n.stem, {}).get("seconds") or UNKNOWN for n in group)
 
-        with ThreadPoolExecutor(max(1, jobs)) as pool:
-            order = sorted(groups, key=seconds, reverse=True)
-            futures = [pool.submit(self.run_case, group) for group in order]
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = [pool.submit(self.run_case, g) for g in sorted(groups, key=seconds)]
             try:
                 return [result for future in futures for result in future.result()]
             except BaseException:
@@ -275,9 +271,8 @@ class _Series:
         """A hash of what a copy is made from, files that parameters name included."""
         cells = nbformat.read(notebook, as_version=4).cells
         given, source = self.given[notebook], [[cell.cell_type, cell.source] for cell in cells]
-        files = [Path(value) for value in given.values() if isinstance(value, str)]
-        made_from = [source, given, _material(files), self.material, self.in_place]
-        return records.digest(made_from)
+        files = _material(Path(value) for value in given.values() if isinstance(value, str))
+        return records.digest([source, given, files, self.material, self.in_place])
 
 
 def _failure(copy: Path, said: str) -> tuple[str, str]:

@@ -24,8 +24,6 @@ FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
     "parameters": "Parameters",
     "injected-parameters": "Parameters of this run",
 }
-
-
 LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 
 
@@ -38,7 +36,6 @@ class Page:
         title: its first heading, with the number in front.
         notebook: the notebook, made ready for the pages.
         source: which outputs it shows: "run", "failed", "committed" or "none".
-        origin: the same as a sentence.
         entry: what `execution.json` says about it; empty where it says nothing.
     """
 
@@ -46,7 +43,6 @@ class Page:
     title: str
     notebook: NotebookNode = field(repr=False)
     source: str
-    origin: str
     entry: Mapping[str, Any]
 
     @property
@@ -129,7 +125,7 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
     head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{banner}\n\n{rest}".strip())
     head.id = "casebook-head"
     notebook = nbformat.v4.new_notebook(cells=[head, *cells[1:]], metadata=LANGUAGE)
-    return Page(stem, title, notebook, source, origin, entry)
+    return Page(stem, title, notebook, source, entry)
 
 
 def _failed(cell: NotebookNode) -> bool:

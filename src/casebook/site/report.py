@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pygments.formatters import HtmlFormatter
+
 from casebook.case import Case
 from casebook.site.files import TEMPLATES, css, page_template, write_if_changed
 from casebook.site.pages import Page
@@ -32,34 +34,32 @@ def write_report(case: Case, chapters: Sequence[Page], output: Path) -> Path:
     path = output / f"{case.name}.html"
     sources = {f"source_{case.name}": "writeup"}
     sources |= {page.stem: f"n{page.number}" for page in chapters}
-    articles = {stem: _article(output / f"{stem}.html") for stem in sources}
-    parts = [
-        _part(prefix, _made_whole(articles[stem], prefix, sources, output))
-        for stem, prefix in sources.items()
-    ]
+    parts = []
+    for stem, prefix in sources.items():
+        page = (output / f"{stem}.html").read_text(encoding="utf-8")
+        article = page.partition('<article class="bd-article">')[2].rpartition("</article>")[0]
+        parts.append(_part(prefix, _made_whole(article.strip(), prefix, sources, output)))
+    light, dark = (
+        HtmlFormatter(style=f"a11y-high-contrast-{style}").get_style_defs(".highlight pre")
+        for style in ("light", "dark")
+    )
+    code = f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
     text = page_template("report.html").render(
         case=case,
         opening=parts[0],
         parts=parts[1:],
-        css=css("page", "math", "report") + "\n" + _pygments_css(),
+        css=css("page", "math", "report") + "\n" + code,
         font=base64.b64encode((TEMPLATES / "fonts/casebook-math.woff2").read_bytes()).decode(),
     )
     write_if_changed(path, text)
     return path
 
 
-def _article(page: Path) -> str:
-    """What a rendered page says, without what surrounds it."""
-    text = page.read_text(encoding="utf-8")
-    text = text.partition('<article class="bd-article">')[2]
-    return text.rpartition("</article>")[0].strip()
-
-
 def _made_whole(text: str, prefix: str, sources: dict[str, str], output: Path) -> str:
     """An article that needs nothing beside it: see the module's first lines."""
     text = INSTALL.sub("", text)
     text = re.sub(r'<a class="headerlink".*?</a>', "", text, flags=re.DOTALL)
-    text = CODE.sub(_folded, text)
+    text = CODE.sub(r'<details class="code"><summary>Code</summary>\1</details>', text)
 
     def link(match: re.Match) -> str:
         address, words = match.groups()
@@ -86,12 +86,6 @@ def _made_whole(text: str, prefix: str, sources: dict[str, str], output: Path) -
     return TAG.sub(tag, LINK.sub(link, text))
 
 
-def _folded(match: re.Match) -> str:
-    lines = match[1].count("\n")
-    words = f"Code, {lines} line{'' if lines == 1 else 's'}"
-    return f'<details class="code"><summary>{words}</summary>{match[1]}</details>'
-
-
 def _picture(address: str, output: Path) -> str:
     file = output / html.unescape(address)
     kind = {".svg": "svg+xml", ".jpg": "jpeg"}.get(file.suffix, file.suffix[1:])
@@ -110,16 +104,3 @@ def _part(prefix: str, body: str) -> dict[str, Any]:
     title = re.search(r"<h2>(.*?)</h2>", body, re.DOTALL)
     words = html.unescape(re.sub(r"<[^>]+>", "", title[1])) if title else ""
     return {"id": prefix, "title": words, "body": body, "headings": plain}
-
-
-def _pygments_css() -> str:
-    from pygments.formatters import HtmlFormatter
-
-    def rules(style: str) -> str:
-        return HtmlFormatter(style=style).get_style_defs(".highlight pre")
-
-    dark = rules("a11y-high-contrast-dark")
-    return (
-        rules("a11y-high-contrast-light") + f"\n@media screen and (prefers-color-scheme: dark)"
-        f" {{\n{dark}\n}}"
-    )
