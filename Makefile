@@ -113,7 +113,6 @@ benchmarks: smol
 		--output results/benchmarks/source_loop_smol.json
 	.venv/bin/python benchmarks/evaluation_speed.py --output results/benchmarks/evaluation_speed.json
 	.venv/bin/python benchmarks/two_processes.py --output results/benchmarks/two_processes.json
-	.venv/bin/python benchmarks/preflight.py --output results/benchmarks/preflight.json
 	.venv/bin/python benchmarks/fresh_clone.py --output results/benchmarks/fresh_clone.json
 	$(TABLES)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from casebook import cli, paths, preflight
+from casebook import cli, paths, preflight, records
 from casebook.case import CasebookError, known_cases
 from casebook.install import pins_of
 from casebook.preflight import checks, estimate, sizes
@@ -154,15 +154,18 @@ def test_a_prompt_that_is_computed_once_for_its_group_counts_once():
     assert each["activations"] > 2 * once["activations"]
 
 
-RECORD = paths.RESULTS / "benchmarks" / "preflight.json"
-
-
-@pytest.mark.skipif(not RECORD.exists(), reason="nobody has run benchmarks/preflight.py")
-def test_recorded_trainings_took_about_what_was_predicted():
-    record = json.loads(RECORD.read_text())
-    seen = {(run["case"], run["profile"]) for run in record["runs"]}
-    assert seen >= {(case, "nano") for case in known_cases()} | {("poker", "smol")}
-    assert all(0.75 <= run["ratios"]["memory"] <= 1.33 for run in record["runs"])
+@pytest.mark.parametrize(
+    "run", [*(f"{case}/nano/grpo" for case in known_cases()), "poker/smol/choose_8x8_1e-4"]
+)
+def test_recorded_trainings_took_what_is_estimated_within_its_error_bar(run, monkeypatch):
+    # The last one measured no test rows: measuring fits its batches to the memory that is free.
+    record = records.read_record(paths.RESULTS / run / "seed0.json")
+    shape = SMOL if "smol" in run else shape_of(record["config"]["model_name_or_path"])
+    prompt, _ = preflight.longest_prompt(record["config"], shape)
+    machine = sizes.Machine("a machine", 8 * GIB, 8 * GIB, gpu=False)
+    most = sum(memory(record["config"], shape, machine, prompt).values())
+    ratio = record["peak_memory_mb"] * 2**20 / most
+    assert abs(ratio - 1) <= estimate.ERROR_CPU
 
 
 # Seconds

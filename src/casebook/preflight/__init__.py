@@ -14,8 +14,8 @@ from typing import Any
 
 from casebook.backend import choose_backend
 from casebook.case import CasebookError, load_case
+from casebook.preflight import estimate
 from casebook.preflight.checks import FAILS, OK, check_all
-from casebook.preflight.estimate import ERROR, memory, seconds_per_step, vllm_needs, vllm_reserve
 from casebook.preflight.sizes import GIB, Shape, machine_for, shape_of
 from casebook.settings import checked
 
@@ -60,32 +60,35 @@ def preflight(
     looked = [check._asdict() for check in check_all(settings, machine, not gpu, shape)]
     reasons = [f"{check['name']}: {check['said']}" for check in looked if check["state"] == FAILS]
     prompt, how = longest_prompt(settings, shape)
-    needed, reserve = vllm_needs(settings, shape, prompt), vllm_reserve(settings, machine)
+    needed = estimate.vllm_needs(settings, shape, prompt)
+    reserve = estimate.vllm_reserve(settings, machine)
     if 0 < reserve < needed:
         size = f"{needed / GIB:.1f} GiB for weights and one completion, and has {reserve / GIB:.1f}"
         reasons.append(f"vLLM needs {size}: raise vllm_gpu_memory_utilization")
     word = NOT if reasons else FITS
-    parts = memory(settings, shape, machine, prompt)
-    low, high = ((1 + sign * ERROR) * sum(parts.values()) for sign in (-1, 1))
+    parts = estimate.memory(settings, shape, machine, prompt)
+    error = estimate.ERROR_GPU if machine.gpu else estimate.ERROR_CPU
+    low, high = ((1 + sign * error) * sum(parts.values()) for sign in (-1, 1))
     if high > machine.there:
         word = NOT if reasons or low > machine.there else CLOSE
         size = f"{low / GIB:.1f} to {high / GIB:.1f} of {machine.there / GIB:.1f} GiB"
         reasons.append(f"memory: it takes {size} on {machine.name}")
-    span, figures = seconds_per_step(settings, shape, machine, prompt), None
+    span, figures = estimate.seconds_per_step(settings, shape, machine, prompt), None
     if measure and word != NOT:
         from casebook.models.generation import out_of_memory
         from casebook.preflight.measured import measured
 
         try:
             figures = measured(settings)
-            span = figures["seconds"], figures["seconds"]
-            dull = _dull(figures)
-            word, reasons = CLOSE if dull else word, [*reasons, *dull]
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
             word, said = NOT, str(error).strip().partition("\n")[0]
             reasons.append(f"measuring ran out of memory ({said})")
+        else:
+            span = figures["seconds"], figures["seconds"]
+            dull = _dull(figures)
+            word, reasons = CLOSE if dull else word, [*reasons, *dull]
     return {
         "config": str(config),
         "machine": machine.name,
@@ -102,14 +105,14 @@ def preflight(
 
 def _dull(figures: Mapping[str, Any]) -> list[str]:
     """What the completions of an untrained policy say against a training."""
-    silent, truncated = (figures[name]["value"] for name in ("silent", "truncated"))
+    silent, cut = (figures[name]["value"] for name in ("silent", "truncated"))
     found = []
     if silent > SILENT:
         why = "easier rows, larger groups, or a higher temperature"
         found.append(f"{silent:.0%} of the groups are silent, and teach nothing: {why}")
-    if truncated > TRUNCATED:
+    if cut > TRUNCATED:
         where = "at max_completion_length: raise it, or ask for shorter answers"
-        found.append(f"{truncated:.0%} of the completions are cut {where}")
+        found.append(f"{cut:.0%} of the completions are cut {where}")
     return found
 
 

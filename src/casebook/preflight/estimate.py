@@ -2,9 +2,8 @@
 
 Memory is what is held (weights, adapter, gradients, optimiser, vLLM's reserve) and the larger of
 what comes and goes: keys and values while it writes, or activations and logits while it learns. The
-sum follows TRL's rollouts and loss; `ERROR` is for what it cannot know. Measuring fits its batches
-to the memory that is free, and is not in it. On a processor recorded trainings took 0.75 to 1.2 of
-the sum.
+sum follows TRL's rollouts and loss; its error bar is for what it cannot know. Measuring fits its
+batches to the memory that is free, and is not in it.
 
 Seconds follow from the card's data sheet: writing a token reads all weights once, whatever the
 batch, and a backward pass is bound by arithmetic. Nothing here was compared with a GPU by this
@@ -19,7 +18,9 @@ from typing import Any
 from casebook.case import PROFILES
 from casebook.preflight.sizes import GIB, Machine, Shape
 
-ERROR = 0.11  # of the sum, either way: at its upper end a tenth of the memory stays free
+# Of the sum, either way. On a processor recorded trainings took 0.75 to 1.2 of it; on a GPU it is a
+# guess, by which a tenth of the memory stays free at the upper end.
+ERROR_CPU, ERROR_GPU = 0.25, 0.11
 # What a process holds beside the model: CUDA's own, its libraries' and their workspaces; on a
 # processor the libraries, the rows and what a first step loads.
 PROCESS_GPU, PROCESS_CPU = 768 * 2**20, 900 * 2**20
