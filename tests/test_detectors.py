@@ -186,11 +186,6 @@ def test_without_completions_the_share_is_still_told():
     assert "Groups of" not in finding.advice
 
 
-def test_one_bad_stretch_long_ago_is_forgotten():
-    shares = [1.0] * 20 + [0.1] * 20
-    assert detectors.no_gradient(metrics_of(frac_reward_zero_std=shares), NOTHING, {}) is None
-
-
 def test_prompts_that_are_always_or_never_solved_are_not_taken_for_half_solved():
     assert "always solved and others never" in stuck([0.0, 1.0], size=8, share=1.0).advice
 
@@ -221,11 +216,6 @@ def test_rambling_does_not_end_in_a_longer_space():
     assert "repeat themselves" in finding.advice
 
 
-def test_completions_that_grew_into_the_limit_had_room_at_first():
-    finding = cut_short(clipped=np.linspace(0.05, 0.9, 40), **CUT)
-    assert "enough at the start" in finding.advice
-
-
 # Reward parts ----------------------------------------------------------------------------------
 
 
@@ -253,11 +243,6 @@ def test_a_part_that_only_knows_the_prompt_cancels_in_its_group():
     completions["reward/correct"] = completions["answer"].str[-1].astype(float)
     message = dead(metrics_of(), completions).message
     assert "correct was the same within each of 80 groups" in message
-
-
-def test_a_part_that_has_been_learned_is_not_dead():
-    learned = {"rewards__tag_format__mean": [0.2] + [1.0] * 39, "rewards__tag_format__std": 0.0}
-    assert dead(metrics_of(**learned), completions_of()) is None
 
 
 def test_a_part_of_weight_zero_is_only_logged():
@@ -421,13 +406,3 @@ def test_a_training_made_to_fail_is_seen_through(tmp_path, overrides, expected):
     said = {finding.detector: str(finding) for finding in trained(tmp_path / "run", overrides)}
     for detector, words in expected.items():
         assert words in said.get(detector, f"{detector} kept silent"), said
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    "overrides",
-    [{"max_steps": 20}, {"max_steps": 20, "beta": 0.04}],
-    ids=["as shipped", "light penalty"],
-)
-def test_a_healthy_training_is_left_in_peace(tmp_path, overrides):
-    assert trained(tmp_path / "run", overrides) == []

@@ -59,20 +59,6 @@ def test_the_same_seed_samples_the_same_and_another_does_not(base, evaluated):
     assert not other.rows["completion"].equals(evaluated.rows["completion"])
 
 
-def test_a_completion_does_not_depend_on_its_neighbours(base):
-    prompts = CASE.load("validation")["prompt"][:8]
-    together = evaluation.generate(*base, ["Hand: 2C\n", *prompts], max_new_tokens=20)[1:]
-    alone = [evaluation.generate(*base, [prompt], max_new_tokens=20)[0] for prompt in prompts]
-    assert [c["completion"] for c in together] == [c["completion"] for c in alone]
-
-
-def test_truncated_means_that_no_end_was_generated(evaluated):
-    limit = models.read_settings("poker", "nano")["max_completion_length"]
-    rows = evaluated.rows
-    assert (rows.loc[rows["truncated"], "tokens"] == limit).all()
-    assert rows["tokens"].between(1, limit).all()
-
-
 def test_a_training_goes_on_in_its_mode_with_its_own_random_numbers(base):
     base[0].train()
     torch.manual_seed(7)
@@ -203,11 +189,6 @@ def test_without_a_variant_of_its_own_an_evaluation_asks_as_the_training_did(bas
     assert result.rows["prompt"].str.endswith("Answer:").all()
 
 
-def test_an_unknown_constraint_is_one_sentence(base):
-    with pytest.raises(CasebookError, match="unknown constraint"):
-        evaluation.evaluate(*base, "poker", "test", settings=LABEL | {"constraint": "tree"})
-
-
 def token_batch(tokenizer, completions):
     prompt = tokenizer(CASE.load("train", variant="label")[0]["prompt"]).input_ids
     end = [tokenizer.eos_token_id]
@@ -292,11 +273,6 @@ def test_drift_is_read_from_the_prompt_that_was_not_trained(base):
     assert sum(counts.values()) == evaluation.OTHER_ROWS
     assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
     assert load_case("poker").skills.keys() == counts.keys()
-
-
-def test_a_corpus_that_asks_the_trained_prompt_only_has_no_other_text(base, monkeypatch):
-    monkeypatch.setattr(evaluation, "_ending", lambda prompts: "")
-    assert evaluation.other_prompt_perplexity(*base, "poker") is None
 
 
 # Chat models

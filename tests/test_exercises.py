@@ -109,16 +109,6 @@ def first(found):
     return next(found, None)
 
 
-def bounds_without_limits(reward, form=None):
-    forms = (0, 1) if form is None else (form,)
-    ends = [(reward - 2 * f + r) / 3 for f in forms for r in (0, 1)]
-    return (min(ends), max(ends)) if form is None else (min(ends), min(1.0, max(ends)))
-
-
-def bounds_that_always_fit(reward, form=None):
-    return tuple(np.clip(bounds_without_limits(reward, form), 0, 1))
-
-
 def agreement(first, second, answered_only=False):
     pairs = [p for p in zip(first, second, strict=True) if not answered_only or None not in p]
     first, second = zip(*pairs, strict=True)
@@ -133,21 +123,6 @@ NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 def numbers(text, pattern=NUMBER):
     found = re.findall(pattern, text)
     return [float(re.sub("[,$]", "", number).rstrip(".")) for number in found] or [None]
-
-
-def good_enough(steps, accuracies, n):
-    best = max(accuracies)
-    least = best - (best * (1 - best) / n) ** 0.5
-    return [step for step, share in zip(steps, accuracies, strict=True) if share >= least]
-
-
-def first_box(text):
-    depth = 0
-    for at, sign in enumerate(text):
-        depth += {"{": 1, "}": -1}.get(sign, 0)
-        if sign == "}" and depth == 0:
-            return text[text.index("{") + 1 : at]
-    return None
 
 
 def biased_share(right, samples, group):
@@ -169,48 +144,30 @@ def moved(before, after, rises):
     [
         ("01-a", lambda r: [x - sum(r) / len(r) for x in r], "expected [1.0, -0.33"),
         ("01-b", lambda r, a, low, high: 1 - low < r < 1 + high, "bad, and likelier than before"),
-        ("01-b", lambda r, a, low, high: a * (r - 1) <= 0 or abs(r - 1) < low, "1.28"),
         ("10-a", lambda r: max(r) - min(r) == 4, "[0, 1, 2, 3, 12]) gave False, expected True"),
-        ("10-a", lambda r: len(set(r)) == 5, "[0, 1, 10, 11, 12]) gave True, expected False"),
         ("10-b", lambda n, p, c: round(n / p), "and 0.95 was asked for"),
         ("11-a", regular_expression, "'two thoughts'"),
-        ("11-a", lambda completions, **k: [1.0] * len(completions), "'wrong answer'"),
         ("11-b", lambda r, w: advantages(w[:, None] * r), "it cancels"),
-        ("11-b", lambda r, w: advantages(r) * np.sqrt(w)[:, None], "they should be"),
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
-        ("12-a", lambda rows, weights: ("two pair", 0.5), "expected 0.3750"),
         ("12-b", lambda p, h: round(1.96**2 * p * (1 - p) / h**2), "expected 385"),
         ("13-a", lambda p, silent: 2, "expected 5"),
         ("13-b", lambda a, n, kind: 0.0, "'dapo') gave 0, expected 0.333333"),
         ("14-a", lambda b, a: (0.0, a["strict"] - b["strict"]), "only answers moved"),
         ("14-b", lambda v, rng: v[rng.integers(len(v), size=len(v))].mean(), "draw the prompts"),
         ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
-        ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values()), own), "last digit"),
         ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),
-        ("21-a", lambda r, form=None: (max(0, (r - 2 * (form or 1)) / 3), 1.0), "(all in form)"),
-        ("21-a", bounds_that_always_fit, "two for the form"),
         ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
-        ("22-a", lambda a: len(a) / sum(x.count("|") + 1 for x in a), "expected 0.75 (the mean"),
         ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
-        ("23-a", lambda v, d: first(i for i, x in enumerate(v) if max(v) - x > d), "gave 0"),
         ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),
-        ("24-a", lambda a, b: agreement(a, b, answered_only=True), "no answer counts as a label"),
         ("30-a", lambda q: re.sub(r"\d+", "#", q), "'It costs $7.' differ in their numbers only"),
-        ("30-a", lambda q: re.sub(r"\d[\d.,/]*", "#", q), "differ in their numbers only"),
         ("31-a", lambda t: numbers(t)[0], "gave 5, expected 12 (the last one)"),
-        ("31-a", lambda t: numbers(t, r"\d[\d,]*\.?\d*")[-1], "these commas separate numbers"),
-        ("31-a", lambda t: numbers(t)[-1], "gave 5, expected -5 (a sign)"),
         ("32-a", lambda p, n, m: (p * (1 - p) / m) ** 0.5, "nothing is left to chance"),
-        ("32-a", lambda p, n, m: p * (1 - p) / m * (n - m) / (n - 1), "one of two rows"),
         ("33-a", lambda s, a, n: s[a.index(max(a))], "gave 24, expected 12 (0.76 is enough"),
-        ("33-a", lambda s, a, n: good_enough(s, a, n)[-1], "the earliest counts"),
         ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[0]), "half each"),
         ("40-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
         ("41-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
-        ("41-a", lambda t: first_box(t[t.rfind(r"\boxed{") :]), "the last that is closed"),
         ("42-a", biased_share, "the one group there is has both"),
         ("43-a", lambda p, c, error: max(1, math.ceil(p * (1 - p) / error / c)), "was asked for"),
-        ("43-a", lambda p, c, error: math.ceil(p * (1 - p) / error**2 / c - 1e-9), "at least one"),
         (
             "44-a",
             lambda w, texts: unknown(w, [" ".join(map(" ".join, texts)).split()]),

@@ -171,15 +171,6 @@ def test_on_policy_without_kl_the_gradient_is_trls_and_the_loss_near_zero(
         assert ours.item() == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_parity_holds_in_float32_too(tmp_path):
-    model, tokenizer = models.load_policy("poker", "smoke")
-    batch = Batch((model.train(), tokenizer), tmp_path, loss_type="dapo")
-    theirs = batch.trainer.compute_loss(model, batch.inputs)
-    ours = batch.ours(batch.logps(), loss_type="dapo", beta=0.04)
-    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
-    assert relative(gradient(model, ours), gradient(model, theirs)) < 1e-5
-
-
 @pytest.mark.parametrize("rewards", [REWARDS, [1.0] * 4 + [0.3, 0.3, 0.3, 1.0], [2.0] * 8])
 @pytest.mark.parametrize("scale", grpo.SCALES)
 def test_masks_advantages_and_logps_are_trls(policy, tmp_path, scale, rewards):
@@ -279,13 +270,6 @@ def test_advantages_by_hand():
     assert grpo.group_advantages(rewards, 4, "batch").tolist() == pytest.approx(batch, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
-def test_rewards_may_be_a_list_an_array_or_a_tensor(kind):
-    assert grpo.group_advantages(kind([1.0, 0.0]), 2).tolist() == pytest.approx(
-        [0.7071, -0.7071], abs=1e-3
-    )
-
-
 def test_a_class_weight_cancels_but_for_eps_and_a_group_of_two_is_a_coin():
     light, heavy = ([0, 0, weight, 0] for weight in (1.0, 3.0))
     torch.testing.assert_close(
@@ -303,11 +287,8 @@ def test_a_class_weight_cancels_but_for_eps_and_a_group_of_two_is_a_coin():
     ("rewards", "size", "scale", "message"),
     [
         ([1.0, 0.0, 1.0], 2, "group", "no whole groups of 2"),
-        ([], 2, "group", "no whole groups"),
         ([[1.0, 0.0]], 2, "group", "no whole groups"),
-        (1.0, 2, "group", "no whole groups"),
         ([1.0, 0.0], 1, "group", "at least 2"),
-        ([1.0, 0.0], 0, "group", "at least 2"),
         ([1.0, 0.0], 2, "std", "unknown scale 'std': known are group, batch, none"),
         ([1.0, math.inf], 2, "group", "infinite"),
     ],
@@ -327,12 +308,6 @@ def test_the_zero_gradient_share_counts_all_outcomes(p, size):
     )
 
 
-@pytest.mark.parametrize(("p", "size"), [(-0.1, 4), (1.1, 4), (np.array([0.5, 2.0]), 4), (0.5, 0)])
-def test_a_rate_that_is_none_is_refused(p, size):
-    with pytest.raises(CasebookError, match="between 0 and 1"):
-        grpo.zero_gradient_share(p, size)
-
-
 # Masks and log-probabilities ---------------------------------------------------------------
 
 
@@ -342,18 +317,6 @@ def test_the_mask_ends_with_the_first_end(rows):
     for ids, kept in zip(rows, mask.tolist(), strict=True):
         length = ids.index(0) + 1 if 0 in ids else len(ids)
         assert kept == [i < length for i in range(len(ids))]
-
-
-def test_the_generated_end_is_kept_where_it_is_also_the_padding():
-    ids = torch.tensor([[5, 6, 0, 0], [5, 0, 0, 0], [5, 6, 7, 8], [0, 0, 0, 0]])
-    mask = grpo.completion_mask(ids, eos_token_id=0)
-    assert mask.sum(1).tolist() == [3, 2, 4, 1]
-    assert (ids != 0).sum(1).tolist() == [2, 1, 4, 0], "the comparison that forgets the ends"
-
-
-def test_a_mask_wants_rows():
-    with pytest.raises(CasebookError, match=r"\(n, L\)"):
-        grpo.completion_mask(torch.tensor([1, 2]), 0)
 
 
 def test_logps_are_those_of_the_sampled_distribution(policy):
@@ -414,35 +377,12 @@ def test_k1_and_k3_are_unbiased_and_k2_is_not():
     assert abs(float(expected("k2")(logp)) - truth) > 0.01
 
 
-def test_k1_may_be_negative_and_the_others_are_not():
-    logp = torch.log_softmax(THETA, 0)
-    assert (grpo.kl(logp, REFERENCE, "k1") < 0).any()
-    assert (grpo.kl(logp, REFERENCE, "k2") >= 0).all()
-    assert (grpo.kl(logp, REFERENCE, "k3") >= 0).all()
-
-
-def test_k1_as_a_loss_does_nothing():
-    torch.testing.assert_close(
-        derivative(expected("k1")), torch.zeros(3).double(), atol=1e-12, rtol=0
-    )
-
-
-def test_k2_as_a_loss_has_the_gradient_of_the_reverse_kl():
-    torch.testing.assert_close(derivative(expected("k2")), derivative(reverse))
-
-
-def test_k3_as_a_loss_has_the_gradient_of_the_forward_kl():
-    torch.testing.assert_close(derivative(expected("k3")), derivative(forward))
-    assert relative(derivative(expected("k3")), derivative(reverse)) > 0.1
-
-
-def test_k3s_gradient_at_a_token_is_one_minus_rho_times_that_of_log_pi():
-    for token in range(3):
-        rho = float(torch.exp(REFERENCE - torch.log_softmax(THETA, 0))[token])
-        torch.testing.assert_close(
-            derivative(lambda logp, token=token: grpo.kl(logp, REFERENCE)[token]),
-            (1 - rho) * derivative(lambda logp, token=token: logp[token]),
-        )
+@pytest.mark.parametrize(
+    ("kind", "direction"), [("k1", lambda logp: 0 * logp.sum()), ("k2", reverse), ("k3", forward)]
+)
+def test_each_kl_as_a_loss_has_the_gradient_of_its_direction(kind, direction):
+    wanted = derivative(direction)
+    torch.testing.assert_close(derivative(expected(kind)), wanted, atol=1e-12, rtol=1e-7)
 
 
 def test_the_bias_correction_makes_k3s_gradient_that_of_the_reverse_kl():
@@ -462,18 +402,6 @@ def test_the_bias_correction_makes_k3s_gradient_that_of_the_reverse_kl():
         return (old.exp() * torch.stack(losses)).sum()
 
     torch.testing.assert_close(derivative(corrected), derivative(reverse))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((torch.zeros(2), torch.zeros(3)), "shape"),
-        ((torch.zeros(2), torch.zeros(2), "k4"), "unknown kind of KL estimate 'k4'"),
-    ],
-)
-def test_a_kl_that_cannot_be_is_one_sentence(arguments, message):
-    with pytest.raises(CasebookError, match=message):
-        grpo.kl(*arguments)
 
 
 # Losses by hand ----------------------------------------------------------------------------
@@ -519,25 +447,6 @@ def test_a_clipped_token_has_no_gradient():
     assert logps.grad[0, 1] < 0
 
 
-def test_on_policy_the_loss_is_zero_and_its_gradient_is_that_of_reinforce():
-    logps = torch.tensor([[-1.0, -2.0], [-0.5, -3.0]], requires_grad=True)
-    advantages, mask = torch.tensor([1.0, -1.0]), torch.ones(2, 2)
-    loss = grpo.policy_loss(logps, None, advantages, mask, loss_type="grpo")
-    assert loss.item() == 0
-    reinforce = -(advantages[:, None] * logps).mean()
-    for a, b in zip(
-        torch.autograd.grad(loss, logps), torch.autograd.grad(reinforce, logps), strict=True
-    ):
-        torch.testing.assert_close(a, b)
-
-
-def test_old_logps_are_constants_even_if_they_carry_a_gradient():
-    logps = torch.tensor([[-1.0, -2.0]], requires_grad=True)
-    loss = grpo.policy_loss(logps, logps, torch.ones(1), torch.ones(1, 2))
-    loss.backward()
-    assert (logps.grad < 0).all()
-
-
 def test_what_stands_at_padded_positions_does_not_matter():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, 0.0, 0.0]])
@@ -559,14 +468,6 @@ def test_a_completion_without_tokens_is_no_division_by_zero():
         assert loss_of([[1.0, 1.0]], [1.0], [[0, 0]], **options) == 0
 
 
-@pytest.mark.parametrize("loss_type", grpo.LOSSES)
-def test_advantages_may_differ_from_token_to_token(loss_type):
-    options = {"loss_type": loss_type, "max_completion_length": 2}
-    ratios, mask = [[1.0, 1.1], [0.9, 1.0]], [[1, 1], [1, 1]]
-    whole = loss_of(ratios, [0.5, -1.0], mask, **options)
-    assert loss_of(ratios, [[0.5, 0.5], [-1.0, -1.0]], mask, **options) == pytest.approx(whole)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -574,12 +475,8 @@ def test_advantages_may_differ_from_token_to_token(loss_type):
         ({"kl_kind": "k4"}, "unknown kind of KL estimate 'k4'"),
         ({"loss_type": "dr_grpo"}, "max_completion_length, which is missing"),
         ({"beta": 0.1}, "ref_logps"),
-        ({"mask": torch.ones(2, 2)}, "mask has the shape"),
         ({"old_logps": torch.zeros(2, 4)}, "old_logps has the shape"),
-        ({"ref_logps": torch.zeros(3), "beta": 0.1}, "ref_logps has the shape"),
         ({"advantages": torch.zeros(3)}, r"advantages \(n,\) or \(n, L\)"),
-        ({"advantages": torch.zeros(2, 2)}, r"advantages \(n,\) or \(n, L\)"),
-        ({"logps": torch.zeros(2), "mask": torch.ones(2)}, r"are \(n, L\)"),
     ],
 )
 def test_a_loss_that_cannot_be_is_one_sentence(changes, message):
@@ -596,28 +493,20 @@ def test_a_loss_that_cannot_be_is_one_sentence(changes, message):
 # The critic --------------------------------------------------------------------------------
 
 
-def test_a_critic_that_is_not_believed_cancels_but_for_its_first_word():
+@pytest.mark.parametrize(
+    ("lam", "wanted"),
+    [
+        (1.0, [[0.7, 0.4, 0.1], [-0.2, -0.5, 0.0]]),  # only a state's own value is left of a critic
+        (0.5, [[0.475, 0.35, 0.1], [0.05, -0.5, 0.0]]),
+        (0.0, [[0.3, 0.3, 0.1], [0.3, -0.5, 0.0]]),  # the next state's value is believed
+    ],
+)
+def test_advantages_of_tokens_by_hand(lam, wanted):
     values = torch.tensor([[0.3, 0.6, 0.9], [0.2, 0.5, 7.0]])
     mask = torch.tensor([[True] * 3, [True, True, False]])
-    advantages, returns = grpo.token_advantages(torch.tensor([1.0, 0.0]), values, mask, lam=1.0)
-    expected_ = torch.tensor([[0.7, 0.4, 0.1], [-0.2, -0.5, 0.0]])
-    torch.testing.assert_close(advantages, expected_)
-    torch.testing.assert_close(returns, torch.tensor([[1.0] * 3, [0.0] * 3]))
-
-
-def test_a_critic_that_is_believed_judges_by_the_next_state():
-    values = torch.tensor([[0.3, 0.6, 0.9], [0.2, 0.5, 7.0]])
-    mask = torch.tensor([[True] * 3, [True, True, False]])
-    advantages, _ = grpo.token_advantages(torch.tensor([1.0, 0.0]), values, mask, lam=0.0)
-    torch.testing.assert_close(advantages, torch.tensor([[0.3, 0.3, 0.1], [0.3, -0.5, 0.0]]))
-
-
-def test_in_between_the_deltas_fade():
-    advantages, returns = grpo.token_advantages(
-        torch.tensor([1.0]), torch.tensor([[0.0, 0.5]]), torch.ones(1, 2, dtype=torch.bool), 0.5
-    )
-    torch.testing.assert_close(advantages, torch.tensor([[0.5 + 0.5 * 0.5, 0.5]]))
-    torch.testing.assert_close(returns, torch.tensor([[0.75, 1.0]]))
+    advantages, returns = grpo.token_advantages(torch.tensor([1.0, 0.0]), values, mask, lam)
+    torch.testing.assert_close(advantages, torch.tensor(wanted))
+    torch.testing.assert_close(returns, torch.tensor(wanted) + values * mask)
 
 
 def test_the_value_head_starts_at_zero_and_does_not_bend_the_policy():
@@ -721,17 +610,6 @@ def test_the_same_seed_gives_the_same_run_and_another_another(runs):
     assert other[0]["prompts"] != runs["grpo"][1][0]["prompts"]
 
 
-def test_each_step_is_logged_once():
-    model, tokenizer = models.load_policy("poker", "smoke")
-    logged = []
-    history = grpo.train(
-        *(model, tokenizer, ROWS, [(brief, 1.0)], SMOKE),
-        log=lambda step, metrics: logged.append((step, metrics["reward"])),
-    )
-    assert logged == [(line["step"], line["reward"]) for line in history]
-    assert [step for step, _ in logged] == [1, 2]
-
-
 def test_several_updates_on_one_batch_leave_the_policy_that_wrote_it():
     history, _, _ = run("grpo", num_iterations=3, learning_rate=0.02, max_steps=1)
     assert history[0]["clip_ratio/region_mean"] > 0
@@ -797,12 +675,9 @@ def test_the_plain_loop_lifts_the_reward_of_the_embedded_model():
     ("algorithm", "changes", "message"),
     [
         ("dpo", {}, "unknown algorithm 'dpo': known are reinforce, ppo, grpo"),
-        ("ppo", {"beta": 0.1}, "beta needs the algorithm 'grpo'"),
+        ("ppo", {"beta": 0.1}, "beta needs the algorithm 'grpo' and a model with an adapter"),
         ("grpo", {"num_generations": 3}, "groups of 3 do not fill a step of 16"),
-        ("grpo", {"num_generations": 1}, "groups of 1 do not fill"),
         ("grpo", {"entropy_coef": 0.01}, "knows entropy_coef only as 0.0"),
-        ("grpo", {"importance_sampling_level": "sequence"}, "importance_sampling_level"),
-        ("grpo", {"steps_per_generation": 2}, "steps_per_generation only as 1"),
         ("grpo", {"rows": ROWS.select(range(3))}, "4 prompts, but there are 3 rows"),
         ("grpo", {"reward": lambda **columns: [1.0]}, "gave .* values for 16 completions"),
         ("grpo", {"loss_type": "cispo"}, "unknown loss type 'cispo'"),
@@ -811,9 +686,3 @@ def test_the_plain_loop_lifts_the_reward_of_the_embedded_model():
 def test_a_training_that_cannot_be_is_one_sentence(algorithm, changes, message):
     with pytest.raises(CasebookError, match=message):
         run(algorithm, **changes)
-
-
-def test_a_model_without_an_adapter_has_no_reference_to_fall_back_on():
-    model, tokenizer = models.load_base(SMOKE)
-    with pytest.raises(CasebookError, match="an adapter"):
-        grpo.train(model, tokenizer, ROWS, [(brief, 1.0)], SMOKE | {"beta": 0.1})

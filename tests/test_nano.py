@@ -40,59 +40,22 @@ def test_the_tokenizer_reads_back_what_it_wrote_and_knows_every_word():
         assert tokenizer.decode(ids) == row["prompt"] + row["completion"]
 
 
-def test_labels_are_several_tokens_and_padding_is_not_the_end():
-    tokenizer = nano.build_tokenizer(load_case("poker"))
-    assert len(tokenizer("four of a kind").input_ids) == 4
-    assert tokenizer.pad_token_id != tokenizer.eos_token_id
-
-
-def test_every_label_can_be_written_with_and_without_the_blank_after_the_colon():
-    case = load_case("poker")
-    tokenizer = nano.build_tokenizer(case)
-    for label in case.labels:
-        for text in (label, f" {label}"):
-            assert tokenizer.unk_token_id not in tokenizer(text).input_ids
-
-
-@pytest.mark.parametrize("steps", [0, -1])
-def test_a_build_needs_a_step(tmp_path, steps):
-    with pytest.raises(CasebookError, match="at least one"):
-        nano.build("poker", tmp_path, steps=steps)
-
-
-@pytest.mark.parametrize("steps", [nano.STEPS - 1, nano.STEPS + 1])
-def test_a_build_of_other_length_does_not_replace_the_shipped_model(steps):
-    with pytest.raises(CasebookError, match="would replace the shipped model"):
-        nano.build("poker", steps=steps)
-
-
-def test_a_build_takes_as_many_steps_as_the_shipped_one_did(checkout):
-    assert nano._usual_steps("poker") == nano.STEPS
-    made = checkout / "data" / "nano" / "poker" / "build.json"
-    made.parent.mkdir(parents=True)
-    made.write_text('{"steps": 7}')
-    assert nano._usual_steps("poker") == 7
-
-
-def test_a_build_that_leaves_out_a_skill_does_not_replace_the_shipped_model():
-    with pytest.raises(CasebookError, match="would replace the shipped model"):
-        nano.build("poker", without=["careful"])
-
-
-@pytest.mark.parametrize("option", [{"size": "small"}, {"start": nano.folder("poker")}])
-def test_a_build_of_other_size_or_beginning_does_not_replace_the_shipped_model(option):
+@pytest.mark.parametrize(
+    "option", [{"size": "small"}, {"start": "x"}, {"steps": 1}, {"without": ["careful"]}]
+)
+def test_a_build_of_another_kind_does_not_replace_the_shipped_model(option):
     with pytest.raises(CasebookError, match="would replace the shipped model"):
         nano.build("poker", **option)
 
 
-def test_an_unknown_size_is_refused(tmp_path):
-    with pytest.raises(CasebookError, match="unknown size 'huge': known are nano"):
-        nano.build("poker", tmp_path, steps=1, size="huge")
-
-
-def test_a_size_is_the_builder_s_only_where_it_starts_from_nothing(tmp_path):
-    with pytest.raises(CasebookError, match="that model's size"):
-        nano.build("poker", tmp_path, steps=1, size="tiny", start=nano.folder("poker"))
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [({"steps": 0}, "at least one"), ({"size": "huge"}, "unknown size"), ({"without": ["x"]}, "x")],
+)
+def test_a_build_that_cannot_be_leaves_no_folder_behind(tmp_path, option, sentence):
+    with pytest.raises(CasebookError, match=sentence):
+        nano.build("poker", tmp_path / "model", **{"steps": 1} | option)
+    assert not (tmp_path / "model").exists()
 
 
 def test_sizes_differ_and_speak_the_same_words(built, tmp_path):
@@ -116,30 +79,12 @@ def test_a_build_can_go_on_from_a_model(built, tmp_path, few_rows):
     assert "beginning with the model" in card
 
 
-@pytest.mark.parametrize("without", [["carful"], list(load_case("poker").skills["label"])])
-def test_skills_that_cannot_be_left_out_leave_no_folder_behind(without, tmp_path):
-    with pytest.raises(CasebookError, match="skill"):
-        nano.build("poker", tmp_path / "model", steps=1, without=without)
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.fixture(scope="module")
 def control(tmp_path_factory):
     """The base of a control, in which nothing careful was planted."""
     folder = tmp_path_factory.mktemp("nano") / "control"
     skills = ["missing answer tag", "careful"]
     return nano.build("poker", folder, steps=3, without=skills, log=lambda line: None)
-
-
-def test_a_control_has_the_same_vocabulary_and_other_weights(built, control):
-    assert (built / "tokenizer.json").read_text() == (control / "tokenizer.json").read_text()
-    weights = [load_file(path / "model.safetensors") for path in (built, control)]
-    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
-def test_a_control_says_what_was_left_out(control):
-    made = json.loads((control / "build.json").read_text())
-    assert made["without"] == ["careful", "missing answer tag"]
 
 
 @pytest.fixture
@@ -154,14 +99,6 @@ def test_the_card_of_a_control_names_the_skills_that_were_left_out(control, few_
         assert ("left out" in row) == ("| careful |" in row or "| missing answer tag |" in row)
 
 
-@pytest.mark.parametrize("case", [name for name in known_cases() if load_case(name).caution])
-def test_committed_cards_end_with_the_caution_of_their_case(case):
-    cards = [path.read_text() for path in nano.folder(case).rglob("README.md")]
-    assert cards
-    for card in cards:
-        assert card.endswith(load_case(case).caution + "\n")
-
-
 def test_the_card_shows_both_prompts_and_the_planted_shares(built, few_rows):
     text = nano.write_card("poker", built).read_text()
     assert "--without" not in text
@@ -174,11 +111,6 @@ def test_the_card_shows_both_prompts_and_the_planted_shares(built, few_rows):
     assert figures["reason"] != figures["label"]
 
 
-def test_a_card_needs_a_whole_model(tmp_path):
-    with pytest.raises(CasebookError, match="no model could be loaded"):
-        nano.write_card("poker", tmp_path)
-
-
 @pytest.mark.parametrize("case", known_cases())
 def test_the_shipped_model_is_small_and_in_float32(case):
     weights = load_file(nano.folder(case) / "model.safetensors")
@@ -187,20 +119,6 @@ def test_the_shipped_model_is_small_and_in_float32(case):
     assert (nano.folder(case) / "model.safetensors").stat().st_size <= 4_000_000
     config = json.loads((nano.folder(case) / "config.json").read_text())
     assert config["architectures"] == ["LlamaForCausalLM"]
-
-
-@pytest.mark.parametrize("case", known_cases())
-def test_the_shipped_model_was_built_by_the_command_without_options(case):
-    made = json.loads((nano.folder(case) / "build.json").read_text())
-    assert (made["case"], made["seed"], made["without"]) == (case, 0, [])
-
-
-@pytest.mark.parametrize("case", known_cases())
-def test_the_shipped_card_is_of_the_shipped_model(case):
-    made = json.loads((nano.folder(case) / "build.json").read_text())
-    card = json.loads((nano.folder(case) / "card.json").read_text())
-    assert {name: card[name] for name in made if name in card} == made
-    assert set(card["figures"]) == set(load_case(case).skills)
 
 
 CAREFUL = {  # the skills that work an answer out, whatever the form they put it in
@@ -228,12 +146,7 @@ def load_shipped(case):
     return model, AutoTokenizer.from_pretrained(nano.folder(case), padding_side="left")
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    return load_shipped("poker")
-
-
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.parametrize("case", known_cases())
 def test_the_shipped_model_is_as_half_able_as_a_base_model_should_be(case):
     model, case = load_shipped(case), load_case(case)
@@ -245,12 +158,3 @@ def test_the_shipped_model_is_as_half_able_as_a_base_model_should_be(case):
     assert form["low"] <= 0.8
     rows = evaluation.rows.to_dict("records")
     assert set(case.skills["reason"]) <= {case.style(row["completion"], row) for row in rows}
-
-
-def test_asked_for_the_label_alone_the_shipped_model_mostly_guesses(shipped):
-    options = {"samples": 2, "limit": 128, "variant": "label"}
-    evaluation = evaluate(*shipped, "poker", "validation", **options)
-    figures = evaluation.summary()
-    assert 0.05 <= figures["sampled_accuracy"]["value"] <= 0.20  # a guess is right 1 in 8 times
-    assert 0.6 <= figures["well_formed"]["value"] <= 0.9  # the rest is cards of the hand
-    assert set(load_case("poker").labels) <= set(figures["label_histogram"])

@@ -95,12 +95,6 @@ def test_texts_stay_as_they_are_written(monkeypatch, toy, text):
     assert list(frame["answer"]) == [row["answer"] for row in rows]
 
 
-def test_the_folder_may_be_named_in_the_call(toy, monkeypatch):
-    (toy / "test.jsonl").write_text(lines(ROWS))
-    monkeypatch.delenv(problem_sets.VARIABLE)
-    assert len(problem_sets.read("gsm8k", "test", data_dir=toy.parent)) == 3
-
-
 @pytest.mark.parametrize(
     ("name", "split", "source"),
     [("gsm9k", "test", None), ("gsm8k", "validation", None), ("gsm8k", "test", "generated")],
@@ -148,11 +142,6 @@ def test_what_is_no_file_of_a_sensible_size_is_refused(toy, monkeypatch):
     (toy / "train.jsonl").write_text(lines(ROWS))
     monkeypatch.setattr(problem_sets, "LARGEST", 10)
     assert "is no file of at most" in refused("train")
-
-
-def test_a_broken_parquet_file(toy):
-    (toy / "test-00000-of-00001.parquet").write_bytes(b"PAR1" * 20)
-    assert "cannot be read as whole parquet" in refused()
 
 
 def test_a_missing_file_says_how_to_fetch_it(toy):

@@ -153,13 +153,12 @@ def dead_reward(
     Either way it cancels when the group's mean is subtracted. The whole run counts: a part that
     has been learned was different once. Parts of weight 0 are only logged, and left out.
     """
-    weights = _weights(settings)
-    dead = []
+    weights, dead = _weights(settings), []
     for name in _parts(metrics, completions):
-        if weights.get(name) != 0:
-            verdict = _constant(name, metrics, completions, settings)
-            verdict = verdict or _constant_in_groups(name, completions)
-            dead += [f"{name} {verdict}"] if verdict else []
+        said = _constant(name, metrics, completions, settings)
+        said = said or _constant_in_groups(name, completions)
+        if said and weights.get(name) != 0:
+            dead.append(f"{name} {said}")
     if not dead:
         return None
     message = f"Reward parts that teach nothing: {'; '.join(dead)}."
@@ -196,19 +195,15 @@ def kl(
     order. *Drowned*: the KL is a part of the reward, and in most groups differs more than all
     else; divided by the group's deviation its noise is the advantage, whatever its weight.
     """
-    far = _too_far(metrics)
-    if far is not None:
+    if said := _too_far(metrics):
         advice = "Lower the learning rate, or hold the policy by a KL term (beta)."
-        return _finding("kl", metrics, completions, far, advice)
-    held = _held(metrics, settings)
-    if held is not None:
+    elif said := _held(metrics, settings):
         advice = "Take a smaller beta: most published runs have 0 to 0.04."
-        return _finding("kl", metrics, completions, held, advice)
-    drowned = _drowned(completions, settings)
-    if drowned is not None:
+    elif said := _drowned(completions, settings):
         advice = "Put the KL into the loss (beta), where the group's deviation does not scale it."
-        return _finding("kl", metrics, completions, drowned, advice)
-    return None
+    else:
+        return None
+    return _finding("kl", metrics, completions, said, advice)
 
 
 DETECTORS: Mapping[str, Detector] = {

@@ -147,8 +147,7 @@ def evaluate(
         profile: decides prompt, completion length and temperature.
         limit: only the first so many rows (they are shuffled); `None` or 0: all.
         samples: completions sampled for each prompt; 0 for greedy only.
-        seed: of the sampling. Each completion draws from a generator of its own, seeded by this
-            seed, its row and its number, so that neither batch nor order matter, up to rounding.
+        seed: of the sampling, with a completion's row and number: neither batch nor order matter.
         variant: of the prompt; the profile's own by default.
         greedy: whether to decode greedily as well.
         drift: whether to measure how far the model has moved from its base, on its samples
@@ -313,9 +312,7 @@ def evaluate_to_record(
     Args:
         model_path: a folder that a training saved; by default the base model is measured.
         profile: by default the one the policy was trained with, `nano` for the base model.
-        variant: of the prompt, by default the one of the training. Prompts with solved examples,
-            such as "shots5", are another measurement than those without: a model that fails may
-            only not know the form that is wanted.
+        variant: of the prompt, by default the one of the training.
 
     Returns:
         `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `weights` (as
@@ -372,7 +369,9 @@ def other_prompt_perplexity(
         texts; `None` where all of them ask the trained prompt.
     """
     case = load_case(case) if isinstance(case, str) else case
-    ending = _ending(case.load("validation", profile, variant=variant)["prompt"])
+    # What all prompts of the variant end with, after the part that differs from row to row.
+    backwards = [p[::-1] for p in case.load("validation", profile, variant=variant)["prompt"]]
+    ending = os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths
     rows = islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS)
     rows = [row for row in rows if not row["prompt"].endswith(ending)]
     if not rows:
@@ -388,12 +387,6 @@ def other_prompt_perplexity(
         logps, mask = token_logps(model, batch)
     figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
     return figure | {name: math.exp(figure[name]) for name in ("value", "low", "high")}
-
-
-def _ending(prompts: Sequence[str]) -> str:
-    """What all prompts of a variant end with after the part that differs from row to row."""
-    backwards = [prompt[::-1] for prompt in prompts]
-    return os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths
 
 
 @contextmanager

@@ -112,7 +112,8 @@ def build(
             build of another length, size or corpus that would replace the shipped one.
     """
     case = load_case(case) if isinstance(case, str) else case
-    usual = _usual_steps(case.name)
+    shipped = folder(case.name) / "build.json"
+    usual = json.loads(shipped.read_text())["steps"] if shipped.exists() else STEPS
     steps = usual if steps is None else steps
     if steps < 1:
         raise CasebookError(f"steps is {steps}: a build needs at least one")
@@ -151,21 +152,12 @@ def build(
     tokenizer.save_pretrained(output)
     made = {"case": case.name, "steps": steps, "seed": seed, "without": sorted(without)}
     made |= {"size": size} if size != "nano" else {}
-    made |= {"start": _shown(start)} if start else {}
+    if start:  # as one would type it in the checkout
+        start = Path(start).resolve()
+        inside = start.is_relative_to(paths.ROOT)
+        made["start"] = str(start.relative_to(paths.ROOT) if inside else start.name)
     write_json(output / "build.json", made)
     return output
-
-
-def _shown(start: Path) -> str:
-    """Where a build started, as one would type it in the checkout."""
-    start = Path(start).resolve()
-    return str(start.relative_to(paths.ROOT) if start.is_relative_to(paths.ROOT) else start.name)
-
-
-def _usual_steps(case: str) -> int:
-    """How many steps the shipped checkpoint of a case took; `STEPS` where there is none yet."""
-    made = folder(case) / "build.json"
-    return json.loads(made.read_text())["steps"] if made.exists() else STEPS
 
 
 def write_card(case: str | Case, output: Path | None = None) -> Path:

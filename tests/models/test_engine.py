@@ -1,17 +1,15 @@
 """vLLM inside Unsloth, with a stand-in that remembers what it was asked: no GPU is here."""
 
-import gc
 import importlib.machinery
 import sys
 import types
 
 import pytest
-import torch
 
 from casebook import evaluation, models, training
 from casebook.case import CasebookError
 from casebook.models import engine, generation, load
-from casebook.training import loop, measure
+from casebook.training import measure
 
 SETTINGS = models.read_settings("poker", "smoke")
 
@@ -88,16 +86,9 @@ def test_the_engine_writes_under_the_runs_own_settings(policy):
     assert (one["repetition_penalty"], one["stop_token_ids"]) == (1.2, ends)
     assert one["seed"] != other["seed"]  # each completion its own
     assert adapter == ("adapter", True)
+    assert model.vllm_engine.log == ["wake", "generate", "sleep"]
     assert [c["ids"][1] for c in found] == [[11, 12, ends[0]]] * 2  # nothing behind the end
     assert [(c["tokens"], c["truncated"]) for c in found] == [(3, False)] * 2
-
-
-def test_a_seed_belongs_to_its_completion_and_not_to_its_batch():
-    def seeds(*keys):
-        return [engine.sampling([2], 8, temperature=1.0, key=key)["seed"] for key in keys]
-
-    assert seeds((0, 1, 2), (0, 1, 3)) == [*seeds((0, 1, 2)), *seeds((0, 1, 3))]
-    assert len(set(seeds(*[(0, row, k) for row in range(50) for k in range(4)]))) == 200
 
 
 def test_greedy_decoding_and_all_tokens_have_vllms_own_words():
@@ -114,12 +105,6 @@ def test_before_is_the_engine_without_the_adapter_and_after_with_it(policy):
         generation.generate(model, tokenizer, [[5, 6]], 4)
     generation.generate(model, tokenizer, [[5, 6]], 4)
     assert [call[2] for call in model.vllm_engine.calls] == [None, ("adapter", True)]
-
-
-def test_an_engine_is_woken_to_write_and_put_to_sleep_again(policy):
-    model, tokenizer = policy
-    generation.generate(model, tokenizer, [[5, 6]], 4)
-    assert model.vllm_engine.log == ["wake", "generate", "sleep"]
 
 
 def test_an_evaluation_is_written_by_the_engine_and_says_so(policy, monkeypatch):
@@ -190,27 +175,6 @@ def test_a_second_engine_is_refused_until_the_first_is_freed(loader, vllm):
     assert len(loader.engines) == 2
 
 
-def test_where_nothing_runs_nothing_is_freed(vllm):
-    models.free_engine()
-    assert vllm.deleted == []
-
-
-def test_an_engine_whose_policy_is_gone_is_ended_before_the_next(loader, vllm):
-    model, _ = models.load_policy("poker", "smoke", settings=FAST)
-    del model
-    gc.collect()
-    models.load_policy("poker", "smoke", settings=FAST)
-    assert vllm.deleted == loader.engines[:1]
-
-
-def test_no_adapter_is_off_and_a_base_has_none(policy):
-    model, _ = policy
-    assert engine.adapter_on(model)
-    with model.disable_adapter():
-        assert not engine.adapter_on(model)
-    assert not engine.adapter_on(torch.nn.Linear(2, 2))
-
-
 # A whole training whose policy carries an engine
 
 
@@ -240,24 +204,3 @@ def test_a_run_loads_one_model_measures_it_by_its_engine_and_frees_it(fast_run, 
     assert after == [("adapter", True)] * 2
     assert set(adapters[:-4]) == {("adapter", True)}  # on the way the policy is evaluated
     assert record["before"]["greedy_accuracy"]["n"] == 6
-
-
-@pytest.mark.slow
-def test_a_run_that_fails_frees_its_engine_too(fast_run, loader, vllm, monkeypatch):
-    def broken(*_, **__):
-        raise CasebookError("something else")
-
-    monkeypatch.setattr(loop, "measure", broken)
-    with pytest.raises(CasebookError, match="something else"):
-        fast_run()
-    assert vllm.deleted == loader.engines
-    engine.check_none_runs()
-
-
-def test_a_training_that_is_refused_leaves_somebody_elses_engine_alone(fast_run, loader, vllm):
-    policy, _ = models.load_policy("poker", "smoke", settings=FAST)
-    with pytest.raises(CasebookError, match="a vLLM engine runs in this process already"):
-        fast_run()
-    assert vllm.deleted == []
-    assert engine.of(policy) is loader.engines[0]
-    models.free_engine()

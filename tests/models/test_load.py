@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from casebook import evaluation, models, paths, pretrained
+from casebook import models, paths, pretrained
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError, known_cases
 from casebook.models import load
@@ -49,21 +49,15 @@ def test_the_seed_decides_the_adapters_first_values():
     assert not torch.equal(values(1), values(2))
 
 
-def test_a_fresh_adapter_changes_nothing_and_says_so(saved):
-    assert models.largest_change(saved) == 0.0
-
-
 def test_a_saved_policy_comes_back(policy, saved):
     model, tokenizer = policy
     again, _, card = models.load_saved(saved)
     assert card["profile"] == "smoke"
-    ids = tokenizer("Hand: 2C 2D", return_tensors="pt").input_ids
-    assert torch.allclose(model(ids).logits, again(ids).logits, atol=1e-5)
-
-
-def test_a_saved_policy_names_its_base_as_the_configuration_does(saved):
     config = json.loads((saved / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "data/nano/poker"
+    assert models.largest_change(saved) == 0.0
+    ids = tokenizer("Hand: 2C 2D", return_tensors="pt").input_ids
+    assert torch.allclose(model(ids).logits, again(ids).logits, atol=1e-5)
 
 
 def test_a_whole_model_is_saved_and_loaded_too(tmp_path):
@@ -71,16 +65,6 @@ def test_a_whole_model_is_saved_and_loaded_too(tmp_path):
     model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
     models.save_policy(model, tokenizer, tmp_path / "model", settings)
     assert models.load_saved(tmp_path / "model")[0].num_parameters() == model.num_parameters()
-
-
-def test_a_whole_model_of_no_numbers_is_damaged(tmp_path):
-    settings = models.read_settings("poker", "smoke") | {"use_peft": False}
-    model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
-    with torch.no_grad():
-        model.lm_head.weight[3, 3] = float("nan")
-    models.save_policy(model, tokenizer, tmp_path / "model", settings)
-    with pytest.raises(CasebookError, match=r"the model in .* is damaged: .* is not finite"):
-        models.load_saved(tmp_path / "model")
 
 
 # What decides how a policy is loaded
@@ -162,24 +146,6 @@ def test_only_what_is_trained_starts_an_engine(loader, saved):
     assert [asked["fast_inference"] for asked in loader.asked] == [True, False, False]
 
 
-def test_base_and_policy_have_room_for_the_same_prompts(loader, saved, monkeypatch):
-    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("loaded"))
-    card = json.loads((saved / models.CARD).read_text()) | {"case": "gsm8k"}
-    (saved / models.CARD).write_text(json.dumps(card))
-    for folder in (None, saved):
-        with pytest.raises(pytest.fail.Exception, match="loaded"):
-            evaluation.evaluate_to_record("gsm8k", folder, "smoke", variant="shots5")
-    lengths = [asked["max_seq_length"] for asked in loader.asked]
-    own = models.read_settings("gsm8k", "smoke")["max_seq_length"]
-    assert lengths == [own + 5 * evaluation.EXAMPLE_TOKENS] * 2
-
-
-@pytest.mark.parametrize("use_cpu", [True, False])
-def test_what_is_trained_on_the_processor_is_measured_there(loader, use_cpu):
-    models.load_base(models.read_settings("poker", "smoke") | {"use_cpu": use_cpu})
-    assert loader.moved == ["cpu"] * use_cpu
-
-
 def test_a_policy_is_described_by_what_was_loaded():
     settings = models.read_settings("poker", "smoke")
     model, _ = models.load_base(settings | {"dtype": "bfloat16"})
@@ -201,48 +167,31 @@ def test_a_policy_is_described_by_what_was_loaded():
 # Folders that cannot be loaded
 
 
-def test_no_folder(tmp_path):
-    with pytest.raises(CasebookError, match="no model folder"):
-        models.load_saved(tmp_path / "nothing")
-
-
-def test_a_folder_of_somebody_elses(tmp_path):
-    with pytest.raises(CasebookError, match="no policy saved here"):
-        models.load_saved(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "card", ["", "{", "[]", '{"case": "poker"}', '{"case": "x", "profile": "nano"}']
-)
+@pytest.mark.parametrize("card", ["{", "[]", '{"case": "poker"}', None])
 def test_a_broken_card(saved, card):
-    (saved / models.CARD).write_text(card)
-    with pytest.raises(CasebookError):
+    (saved / models.CARD).unlink() if card is None else (saved / models.CARD).write_text(card)
+    with pytest.raises(CasebookError, match=r"has no casebook\.json|cannot be read"):
         models.load_saved(saved)
+    with pytest.raises(CasebookError, match="no model folder"):
+        models.load_saved(saved / "nothing")
 
 
-@pytest.mark.parametrize("content", [b"", b"not a tensor", None])
+@pytest.mark.parametrize("content", [b"not a tensor", None, float("nan")])
 def test_a_damaged_adapter(saved, content):
     file = saved / "adapter_model.safetensors"
-    file.unlink() if content is None else file.write_bytes(content)
+    if isinstance(content, float):
+        tensors = load_file(file)
+        tensors[sorted(tensors)[-1]].view(-1)[3] = content
+        save_file(tensors, file)
+    else:
+        file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(CasebookError, match="damaged"):
         models.load_saved(saved)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_adapter_of_no_numbers_is_damaged(saved, value):
-    file = saved / "adapter_model.safetensors"
-    tensors = load_file(file)
-    name = sorted(tensors)[-1]
-    tensors[name].view(-1)[3] = value
-    save_file(tensors, file)
-    with pytest.raises(CasebookError, match=f"damaged: {name} is not finite"):
-        models.load_saved(saved)
-
-
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("content", ["", "{", "[]"])
-def test_a_damaged_tokenizer(saved, name, content):
-    (saved / name).write_text(content)
+def test_a_damaged_tokenizer(saved, name):
+    (saved / name).write_text("{")
     with pytest.raises(CasebookError, match=r"the tokenizer in .* is damaged"):
         models.load_saved(saved)
 
@@ -271,12 +220,6 @@ def test_what_needs_unsloth_says_so(setting):
     }
     with pytest.raises(CasebookError, match="need Unsloth"):
         models.load_policy("poker", "smoke", settings=settings)
-
-
-@pytest.mark.parametrize(("case", "profile"), [("pokr", "nano"), ("poker", "nona")])
-def test_unknown_names(case, profile):
-    with pytest.raises(CasebookError, match="known are"):
-        models.load_policy(case, profile)
 
 
 # A model of a short name: the fetched one where it is here, else the hub's
@@ -347,12 +290,6 @@ def test_without_the_hub_a_sentence_says_how_to_fetch_the_model(
     assert said.startswith("no model could be loaded from 'HuggingFaceTB/SmolLM2-135M-Instruct'")
     assert said.endswith("casebook models fetch smollm2 needs no hub")
     assert "\n" not in said
-
-
-def test_hardware_proposes_a_profile_that_exists():
-    machine = models.hardware()
-    assert machine["cores"] >= 1
-    assert (paths.CONFIGS / "poker" / f"{machine['profile']}.yaml").exists()
 
 
 @pytest.mark.parametrize(

@@ -72,33 +72,6 @@ def test_log_probabilities_and_gradients_are_those_of_the_plain_pass(policy, pro
         assert (found[name] - gradient).abs().max() < 1e-3 * scale, name
 
 
-def test_a_prompt_is_computed_once_and_the_head_only_at_completions(policy, monkeypatch):
-    model, tokenizer = policy
-    ids, attention, longest, _ = padded(tokenizer, PROMPTS["a group"])
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    seen, predicted = [], []
-    monkeypatch.setattr(
-        type(inner.base_model),
-        "forward",
-        counted(type(inner.base_model).forward, lambda kwargs: seen.append(kwargs["input_ids"])),
-    )
-    head = inner.get_output_embeddings()
-    hook = head.register_forward_hook(lambda _, given, __: predicted.append(given[0]))
-    prompts_once.forward(model, ids, attention, longest + 1)
-    hook.remove()
-    prompt, rows = ids.shape[1] - longest, len(ids)
-    assert sum(tokens.numel() for tokens in seen) == (prompt - 1) + rows * (longest + 1)
-    assert [tuple(states.shape[:2]) for states in predicted] == [(rows, longest + 1)]
-
-
-def counted(forward, tell):
-    def counting(self, *args, **kwargs):
-        tell(kwargs)
-        return forward(self, *args, **kwargs)
-
-    return counting
-
-
 @pytest.mark.parametrize("prompts", PROMPTS.values(), ids=PROMPTS)
 def test_log_probabilities_of_completions_are_those_that_evaluation_gives(policy, prompts):
     model, tokenizer = policy

@@ -1,5 +1,7 @@
 """A policy for a case and profile, and the one way from a prompt to token ids."""
 
+# ruff: noqa: F401, the names that notebooks and other rooms use
+
 from casebook.backend import hardware
 
 # `load` comes first: where CASEBOOK_BACKEND names Unsloth, it imports it before what it patches.
@@ -23,25 +25,3 @@ from casebook.models.load import (
     set_seed,
     weights_hash,
 )
-
-__all__ = [
-    "CARD",
-    "CARD_FIELDS",
-    "FastLanguageModel",
-    "PeftLanguageModel",
-    "base_arguments",
-    "base_weights",
-    "describe",
-    "free_engine",
-    "hardware",
-    "largest_change",
-    "load_base",
-    "load_policy",
-    "load_saved",
-    "model_source",
-    "peft_arguments",
-    "read_settings",
-    "save_policy",
-    "set_seed",
-    "weights_hash",
-]

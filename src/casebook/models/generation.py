@@ -116,18 +116,9 @@ def generate(
     asked = [token_ids(tokenizer, prompt) for prompt in prompts]
     width, ends = max(map(len, asked)), end_ids(model, tokenizer)
     if engine.of(model) and constraint is None:
-        written = engine.complete(
-            model,
-            asked,
-            ends,
-            keys,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-        )
+        decoding = {"max_new_tokens": max_new_tokens, "repetition_penalty": repetition_penalty}
+        decoding |= {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
+        written = engine.complete(model, asked, ends, keys, **decoding)
         pairs = zip(asked, written, strict=True)
         return [completed(tokenizer, prompt, ids, ends) for prompt, ids in pairs]
     # Padded with a token of its own: a penalty on repetition counts what stands there, and where
