@@ -30,7 +30,8 @@ ANSWERS = Path(__file__).with_name("answers.yaml")
 POLICIES: dict[str, str] = yaml.safe_load(ANSWERS.read_text("utf-8"))["rules"]
 
 _BRACE = re.compile(
-    r"(?P<box>\\(?:f?boxed|fbox)(?![A-Za-z])\s*(?:\{|(?P<bare>[^\s{}\\$.,;]+)))|\\.|[{}]", re.DOTALL
+    r"(?P<box>\\(?:f?boxed|fbox)(?![A-Za-z])\s*(?:\{|(?P<bare>[^\s{}\\$.,;]+)))|\\(?!\\f?box).|[{}]",
+    re.DOTALL,
 )
 
 
@@ -61,9 +62,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def answer_of(text: str) -> str | None:
-    r"""What a completion gives as its answer: its last box; without one, what math-verify extracts.
-
-    None where there is neither, and where the box holds no answer.
+    """A completion's answer: its last box; without one, what math-verify extracts, if anything.
 
     >>> answer_of(r"First \boxed{2}, no, \boxed{7}.")
     '7'
@@ -76,14 +75,10 @@ def answer_of(text: str) -> str | None:
 def equivalent(prediction: str, gold: str) -> bool:
     r"""Whether two answers are the same answer, by `POLICIES`.
 
-    Takes at most `TIMEOUT` seconds of processor time, from any thread, and never runs text as code.
-
-    Args:
-        prediction, gold: each a bare answer, a formula between dollars, or a whole completion.
-            The order matters: a reference is taken at its word.
-
-    Returns:
-        False for anything that is not a string, for no answer, and for what was not decided.
+    Either is a bare answer, a formula between dollars, or a whole completion; the order matters, as
+    a reference is taken at its word. False for anything that is not a string, for no answer, and
+    for what was not decided within `TIMEOUT` seconds of processor time. May be called from any
+    thread, and never runs text as code.
 
     Raises:
         CasebookError: math-verify is needed and not installed. No text makes it raise.
@@ -169,11 +164,8 @@ def is_answer(text: str) -> bool:
     if not _members(value)[-1] or _HEDGE.search(value) or re.match(r"<|>|\\[lgn]eq?", value):
         return False
     plain = re.sub(r"\\(?:begin|end) ?\{\w+\}|\\[A-Za-z]+", " ", value)
-    words = set(re.findall(r"[A-Za-z]{3,}", plain.lower())) - {
-        "and",
-        "mod",
-        "sqrt",
-    }  # abc is a product
+    words = set(re.findall(r"[A-Za-z]{3,}", plain.lower())) - {"and", "sqrt"}
+    # abc is a product
     return bool(_words(value)) or all(len(word) == 3 and word not in _CHANGING for word in words)
 
 
@@ -210,7 +202,8 @@ def _without_unit(text: str) -> tuple[str, str]:
     known = all({word, word.lower(), word.lower().removesuffix("s")} & {*_UNITS} for word in words)
     if found["number"] and re.search(r"[\d})][A-Za-z]$", text):
         known = False  # 5m may be five times m
-    counted = found["value"] and _number(value) is not None and not {*words} & {*_CHANGING}
+    counted = found["value"] and _number(value) is not None
+    counted = counted and not {word.lower() for word in words} & {*_CHANGING}
     if not known and not (counted and all(re.fullmatch(r"[^\W\d_]{3,}", word) for word in words)):
         return text, ""
     return value.strip(), "%" if words and words[-1][:1] in ("%", "p") else ""
@@ -258,9 +251,12 @@ _REWRITES = [
         (r"(\d*)\.(\d*)\\overline ?\{ ?(\d+) ?\}", r"\1.\2\3\3\3\3\3\3\3\3\3\3"),
         (r"\^ ?\{? ?\\circ(?![A-Za-z]) ?\}?|\\degrees?(?![A-Za-z])", r"^\\circ "),
         (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
+        (r"\\lbrace(?![A-Za-z])", r"\\{"),
+        (r"\\rbrace(?![A-Za-z])", r"\\}"),
         (r"\\(?:text\w*|[mh]box|math(?:rm|bf|it|sf)|operatorname\*?) ?\{", r"\\text{"),
         (r"\\text\{ ?(and|or) ?\}", r" \1 "),
         (r"\\text\{ ?([^{}A-Za-z]*|[eid]|\([A-J]\)) ?\}|^\\text\{([^{}]*)\}\.?$", r" \1\2 "),
+        (r"(?i:(?:the )?(?:set of )?(?:all )?real numbers)", r"\\mathbb{R}"),
         (rf"(?<![\\A-Za-z])({_FUNCTIONS})(?![A-Za-z])", r"\\\1 "),
         (r"^\((.)\)$|^\{([^{}]*)\}$", r"\1\2"),
         (r"^(?:=|\\approx|\\sim) ?|(?<!\.)[.,;:\\ ]+$", ""),

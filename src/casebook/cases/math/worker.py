@@ -1,13 +1,12 @@
 """A killable worker: how to ask a library a question it may never answer.
 
 A computer algebra system can be kept busy for a lifetime by twelve characters: `10^{10^{10}}`. An
-alarm, the usual way out, rings in the main thread only, and not while one long multiplication runs.
-So the question goes to another process: a keeper imports math-verify once and forks a worker, which
+alarm, the usual way out, rings in the main thread only, and not during one long multiplication. So
+the question goes to another process: a keeper imports math-verify once and forks a worker, which
 answers question after question, a line of JSON each. The kernel ends a worker whose question has
 used `CPU_SECONDS` of processor time, so a busy machine changes no verdict. The keeper then answers
-"no" for it and forks the next one within milliseconds. Texts are read as LaTeX and never run.
-
-This file is also the keeper's program: it runs as a script, alone. It needs a POSIX system.
+"no" for it and forks the next one within milliseconds. Texts are read as LaTeX and never run. This
+file is also the keeper's program, and runs as a script, alone. It needs a POSIX system.
 """
 
 import atexit
@@ -56,8 +55,7 @@ def _ask(*question: object) -> bool | str | None:
     from casebook.case import CasebookError  # not at the top: the keeper knows nothing of it
 
     raise CasebookError(
-        "answers cannot be compared: math-verify is not installed or does not start; "
-        "try: pip install math-verify"
+        "answers cannot be compared: math-verify is not installed or does not start"
     )
 
 
@@ -125,13 +123,12 @@ def _answer() -> None:
     while line := sys.stdin.buffer.readline():
         name, *arguments = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # its signal ends the process
-        answer = None
         try:
             answer = (_equal if name == "equal" else _extracted)(*arguments)
         except MemoryError:
             os._exit(1)
         except Exception:  # whatever a computer algebra system may stumble over
-            pass
+            answer = None
         signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(1, json.dumps(answer).encode("ascii") + b"\n")
 
