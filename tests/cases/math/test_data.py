@@ -93,16 +93,6 @@ def test_a_seed_chooses_other_rows_and_the_same_seed_the_same():
     assert first != other
 
 
-def test_every_level_and_subject_is_tested():
-    rows = CASE.load("test")
-    assert set(rows["level"]) == set(templates.LEVELS)
-    assert set(rows["subject"]) == set(templates.SUBJECTS)
-
-
-def test_nano_prompts_are_short():
-    assert max(pieces(prompt) for prompt in CASE.load("train")["prompt"]) <= 40
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -131,16 +121,6 @@ def test_a_cut_prompt_is_the_end_of_the_whole_one():
     assert all(long.endswith(short) for long, short in zip(whole, cut, strict=True))
     shorter = sum(long != short for long, short in zip(whole, cut, strict=True))
     assert 0.5 < shorter / len(whole) < 1
-
-
-def test_nothing_is_cut_from_a_prompt_that_fits():
-    assert data.cut_left("Compute $1+1$.", 7) == "Compute $1+1$."
-    assert data.cut_left("", 3) == ""
-
-
-def test_a_prompt_keeps_at_least_one_token():
-    with pytest.raises(CasebookError, match="at least one"):
-        data.cut_left("Compute $1+1$.", 0)
 
 
 def test_solved_examples_come_from_other_problems_than_the_rows_of_the_test():
@@ -193,10 +173,6 @@ def test_a_real_prompt_is_cut_at_its_limit(shared, monkeypatch):
     content = row["prompt"][0]["content"]
     assert f"Question: {row['problem']}".endswith(content)
     assert len(data.TOKEN.findall(content)) == 8
-
-
-def test_a_prompt_without_examples_is_the_problem_alone():
-    assert data._asked([{"role": "user", "content": "Question: 1+1?"}]) == ("", "1+1?")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -276,50 +252,7 @@ def test_a_skill_is_graded_as_its_name_says(skill, corpus, gold_of):
         assert (grade.strict, grade.correct) == GRADES[skill], row
 
 
-def test_only_rambling_breaks_off(corpus):
-    assert {row["skill"] for row in corpus if not row["ends"]} == {"rambling"}
-
-
-def test_what_is_left_out_does_not_occur():
-    rows = list(islice(CASE.demonstrations(0, without=tuple(data.CAREFUL)), 500))
-    assert not {row["skill"] for row in rows} & set(data.CAREFUL)
-
-
-def test_an_unknown_skill_or_none_left_is_an_error():
-    with pytest.raises(UnknownName, match="skill"):
-        next(iter(CASE.demonstrations(0, without=["juggling"])))
-    with pytest.raises(CasebookError, match="no skill is left"):
-        next(iter(CASE.demonstrations(0, without=["right answer", "wrong answer"])))
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_reference_is_well_formed_and_right(variant):
     for row in CASE.load("validation", variant=variant).select(range(40)):
         assert CASE.grade(CASE.reference(row, variant), row["answer"], variant).strict
-
-
-def test_a_row_without_a_solution_has_no_reference():
-    with pytest.raises(CasebookError, match="no worked solution"):
-        CASE.reference({"answer": "5", "solution": ""})
-    with pytest.raises(UnknownName, match="variant"):
-        CASE.reference({"answer": "5", "solution": "x"}, "haiku")
-
-
-@pytest.mark.parametrize("completion", ["", None, "\\boxed{", 3, "<think>", [], "\x00" * 10])
-def test_any_completion_has_a_style(completion):
-    assert CASE.style(completion, {"answer": "5"}) in {"other", "rambling", *data.SKILLS["reason"]}
-
-
-def test_another_folder_is_read_anew(shared, tmp_path, monkeypatch):
-    assert "99" not in [row["answer"] for row in data.real_rows("test")]
-    examples = data._real_examples(problem_sets.data_dir())
-    other = tmp_path / "other"
-    for name in ("math/math500.jsonl", "rlvr-math/train.jsonl"):
-        (other / name).parent.mkdir(parents=True)
-        (other / name).write_text((tmp_path / name).read_text())
-    rows = [json.loads(line) for line in (other / "math/math500.jsonl").read_text().splitlines()]
-    rows[0]["answer"] = "99"
-    (other / "math/math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setenv(problem_sets.VARIABLE, str(other))
-    assert "99" in [row["answer"] for row in data.real_rows("test")]
-    assert data._real_examples(problem_sets.data_dir()) == examples

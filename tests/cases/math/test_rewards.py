@@ -136,13 +136,6 @@ def test_a_bare_answer_is_read_where_one_is_asked_for():
     assert grade("I cannot tell", "5", "answer") == Grade(False, None, False)
 
 
-def test_an_unknown_variant_is_named():
-    with pytest.raises(UnknownName, match="unknown variant 'essay': known are reason, answer"):
-        grade(CAREFUL, "5", "essay")
-    with pytest.raises(UnknownName, match="unknown variant 'essay'"):
-        equivalence("strict", "essay")
-
-
 # The grade
 
 
@@ -161,11 +154,6 @@ def test_an_answer_that_is_no_text_is_met_by_nothing(answer):
     assert (got.well_formed, got.correct) == (True, False)
     for name in ("exact_match", "equivalence", "gated"):
         assert REWARDS[name]()([CAREFUL], answer=[answer]) == [0.0]
-
-
-@pytest.mark.parametrize("completion", [None, b"5", 3, 2.5, [], [None], {}, object(), True])
-def test_what_is_no_text_is_empty(completion):
-    assert grade(completion, "5") == Grade(False, None, False)
 
 
 @settings(max_examples=300, deadline=None)
@@ -278,12 +266,6 @@ def test_what_is_exact_is_equivalent(text, gold):
 def test_think_format(text, paid):
     assert think_format()([text]) == [paid]
     assert think_format()([[{"role": "assistant", "content": text}]]) == [paid]
-
-
-def test_gated_pays_only_where_both_hold():
-    texts = [CAREFUL, r"\boxed{5}", THOUGHT + r"\boxed{6}", THOUGHT + r"\boxed{5} so"]
-    assert gated()(texts, answer=["5"] * 4) == [1.0, 0.0, 0.0, 1.0]
-    assert gated("boxed_format")(texts, answer=["5"] * 4) == [1.0, 1.0, 0.0, 0.0]
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,7 +9,6 @@ from casebook.cases.math.studies.forms import (
     KINDS,
     WRITINGS,
     describe,
-    figures,
     kind_of,
     missed,
     paid,
@@ -46,11 +45,6 @@ REWARDS = ("exact", "documentation", "equivalence")
 )
 def test_each_rule_writes_what_it_says(answer, writing, text):
     assert writings(answer)[writing] == text
-
-
-@pytest.mark.parametrize("answer", ["5", "-3", "2220", r"\pi", "", "k", "1.25"])
-def test_what_has_one_plain_writing_gets_no_other(answer):
-    assert writings(answer) == {}
 
 
 @pytest.mark.parametrize(
@@ -111,13 +105,6 @@ def test_paid_and_missed_on_two_answers():
     assert list(each["writings"]) == [1, 2]
     assert list(each["exact"]) == [0.0, 0.5]
     assert list(each["equivalence"]) == [0.0, 0.0]
-
-
-def test_figures_without_problems_are_the_committed_ones(monkeypatch):
-    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
-    found, live = figures()
-    assert not live
-    assert found == studies.read("forms")
 
 
 def test_the_record_holds_numbers_of_all_500_answers():

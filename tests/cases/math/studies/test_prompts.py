@@ -12,7 +12,6 @@ from casebook.cases.math.studies.prompts import (
     finished,
     left_after,
     shot_prompts,
-    sizes,
     tokens,
 )
 from casebook.records import studies
@@ -20,22 +19,6 @@ from casebook.records import studies
 QUESTIONS = ["one two", "three", "four five six seven", "eight nine"]
 SOLUTIONS = ["1", "2", "4 5 6 7 8 9", "0"]
 PARTS = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.text("xy $7", max_size=12))
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("", 0),
-        ("   \n", 0),
-        ("three words here", 3),
-        ("12345", 1),
-        (r"\frac{1}{2}", 7),
-        ("x=5.", 4),
-        ("é 7", 2),
-    ],
-)
-def test_tokens(text, count):
-    assert tokens(text) == count
 
 
 def test_examples_are_the_middling_ones_and_are_not_asked():
@@ -47,10 +30,6 @@ def test_examples_are_the_middling_ones_and_are_not_asked():
         assert list(parts) == ["chat mark", "example 1", "example 2", "problem"]
         assert "one two" in parts["example 1"] + parts["example 2"]
         assert "eight nine" in parts["example 1"] + parts["example 2"]
-
-
-def test_without_examples_every_problem_is_asked():
-    assert len(shot_prompts(QUESTIONS, SOLUTIONS, 0)) == len(QUESTIONS)
 
 
 def test_a_cut_takes_the_first_parts_first():
@@ -93,15 +72,6 @@ def test_a_solution_is_finished_once_its_last_box_is_closed(solution, most):
         assert finished([solution], [10_000]).tolist() == [0.0]
     else:
         assert finished([solution], [most - 1, most]).tolist() == [0.0, 1.0]
-
-
-def test_sizes_count_all_parts():
-    assert sizes([{"a": "é", "b": "x y"}, {"a": "", "b": "z"}]) == {
-        "bytes": 3.0,
-        "tokens": 2.0,
-        "tokens_90": pytest.approx(2.8),
-        "tokens_most": 3,
-    }
 
 
 def test_figures_without_problems_are_the_committed_ones(monkeypatch):
