@@ -67,12 +67,10 @@ class Plan:
         optimal_labels: for every parcel the labels that count as right, sorted.
         exact: these are all labels that occur in some optimal plan. Otherwise they are those worth
             at least 98 % of the parcel's best in `values`, and the plan's own.
-        floors: crop -> tonnes that had to be met. Empty: not known, and `regret` refuses.
+        floors: crop -> tonnes that had to be met.
         values: `(n, 5)` in the order of `LABELS`: what a label is worth on this parcel (km at
-            weight 1) at the shadow prices, all other parcels as in the plan. None: not known,
-            and `accepted` refuses.
-        possible: `(n, 5)` bool: the label may be given there at all, since the crop grows; None
-            where `values` is.
+            weight 1) at the shadow prices, all other parcels as in the plan.
+        possible: `(n, 5)` bool: the label may be given there at all, since the crop grows.
         connectivity_weight, yield_weight: the weights of the objective.
         budget: most ha of new habitat, or None.
         budget_price: what one ha more of the budget is worth, never negative.
@@ -205,14 +203,8 @@ def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
     A parcel's label may be None: no use could be read, and it is neither harvested nor habitat.
 
     Raises:
-        CasebookError: not one known label a parcel, or existing habitat is put to another use; or
-            the plan does not know its floors.
+        CasebookError: not one known label a parcel, or existing habitat is put to another use.
     """
-    if not plan.floors:
-        raise CasebookError(
-            "this plan does not say which floors it had to meet, so what is missing is unknown: "
-            "give Plan its floors, 0 where a crop has none"
-        )
     made = production(landscape, labels)
     linked = connectivity(landscape, labels)
     objective = plan.connectivity_weight * linked + plan.yield_weight * sum(made.values())
@@ -235,15 +227,12 @@ def accepted(plan: Plan, tolerance: float = TOLERANCE) -> list[tuple[str, ...]]:
     and, where these are known (`plan.exact`), all that occur in some optimal plan.
 
     Raises:
-        CasebookError: the tolerance is not between 0 and 1, or the plan does not know its values.
+        CasebookError: the tolerance is not between 0 and 1.
     """
     if not _is_number(tolerance) or not 0 <= tolerance < 1:
         raise CasebookError(f"a tolerance is a share from 0 to below 1, not {tolerance!r}")
-    if plan.values is None or plan.possible is None:
-        raise CasebookError(
-            "this plan does not say what its labels are worth: give Plan its values and possible"
-        )
-    close = _close(plan.values, tolerance) & plan.possible
+    best = plan.values.max(axis=1, keepdims=True)
+    close = (plan.values >= best - tolerance * np.abs(best) - 1e-9) & plan.possible
     certain = plan.optimal_labels if plan.exact else [()] * len(plan.labels)
     return [
         tuple(sorted({own, *sure, *(LABELS[k] for k in np.flatnonzero(row))}))
@@ -263,18 +252,14 @@ def plan_from_table(landscape: Landscape, parcels: pd.DataFrame) -> Plan:
         parcels: its rows, one a parcel in the order of the parcels.
 
     Raises:
-        CasebookError: the table lacks a column, or it is not of this landscape.
+        CasebookError: it is not of this landscape.
     """
-    needed = ("plan_label", "answer", "values", "objective", *YIELDS)
-    if missing := [name for name in needed if name not in parcels]:
-        raise CasebookError(f"this is no table of a plan: it lacks {', '.join(missing)}")
-    if len(parcels) != len(landscape):
+    known = parcels.reindex(columns=list(YIELDS)).to_numpy(float)
+    if known.shape != landscape.yields.shape or not np.allclose(known, landscape.yields):
         raise CasebookError(
-            f"the table has {len(parcels):,} rows and {landscape.name} {len(landscape):,} parcels: "
-            "every parcel needs its row, habitat already there included"
+            f"this is no table of all {len(landscape):,} parcels of {landscape.name}: its yields "
+            "are not those"
         )
-    if not np.allclose(parcels[list(YIELDS)].to_numpy(float), landscape.yields):
-        raise CasebookError(f"the table's yields are not those of {landscape.name}")
     labels = _checked(landscape, parcels["plan_label"])
     values = np.array(parcels["values"].tolist(), float)
     harvest = (landscape.area[:, None] * landscape.yields).sum(axis=0)
@@ -312,7 +297,6 @@ def solve(
     """The plan of greatest connectivity that meets the floors, up to a proven gap.
 
     Args:
-        landscape: the parcels.
         floors: crop -> tonnes that must be harvested at least; a crop that is not named has
             none. Default: 0.85 of what `reference_labels` brings in.
         connectivity_weight: weight of a km of connectivity.
@@ -712,39 +696,35 @@ class _Model:
 
     def refuse_what_no_land_can_grow(self):
         most = self.harvest[self.free].sum(axis=0)
-        short = [
-            f"{crop} (floor {floor:,.1f} t, at most {t:,.1f} t if all land grew it, "
-            f"{floor - t:,.1f} t short)"
-            for (crop, floor), t in zip(self.floors.items(), most, strict=True)
-            if t < floor * (1 - SLACK)
-        ]
-        if short:
-            raise CasebookError(f"no plan can meet the floor of {' or of '.join(short)}")
+        for (crop, floor), t in zip(self.floors.items(), most, strict=True):
+            if t < floor * (1 - SLACK):
+                raise CasebookError(
+                    f"no plan can meet the floor of {crop} ({floor:,.1f} t, at most {t:,.1f} t if "
+                    f"all land grew it, {floor - t:,.1f} t short)"
+                )
 
     def refuse_what_cannot_be_met_together(self, clock):
         """Labels that meet every floor; CasebookError where none do or none are found in time."""
         highs = self.solver(integer=True, time_limit=max(clock.left(), _SHORTEST), short=True)
         highs.run()
         values = np.array(highs.getSolution().col_value)
-        if len(values) == 0:
+        missing = np.full(len(CROPS), math.inf)
+        if len(values):
+            labels = self.labels_of(values[: len(self.worth)])
+            if self.meets(labels):
+                return labels
+            missing = np.maximum(-self.spare(labels), 0)[:-1]
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise CasebookError(
-                "no plan that meets the floors was found within the time limit: allow more time"
+                "no plan that meets the floors was found within the time limit: allow more time, "
+                "or lower the floors"
             )
-        labels = self.labels_of(values[: len(self.worth)])
-        if self.meets(labels):
-            return labels
-        missing = np.maximum(-self.spare(labels), 0)[:-1]
         short = " and ".join(
             f"{crop} is {t:,.1f} t ({t / floor:.2%}) short of its floor of {floor:,.1f} t"
             for (crop, floor), t in zip(self.floors.items(), missing, strict=True)
             if t > SLACK * floor
         )
-        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-            raise CasebookError(f"the floors cannot be met together: at best {short}")
-        raise CasebookError(
-            f"no plan that meets the floors was found within the time limit: {short} in the "
-            "nearest one; allow more time, or lower that floor"
-        )
+        raise CasebookError(f"the floors cannot be met together: at best {short}")
 
 
 _HABITAT = LABELS.index(HABITAT)
@@ -774,12 +754,6 @@ def _highest(scores, number):
     return found[np.argsort(-scores[found], kind="stable")[:number]]
 
 
-def _close(values, tolerance):
-    """Which labels are worth nearly as much as each parcel's best."""
-    best = values.max(axis=1, keepdims=True)
-    return values >= best - tolerance * np.abs(best) - 1e-9
-
-
 def _checked(landscape, labels):
     labels = list(labels)
     if len(labels) != len(landscape):
@@ -787,10 +761,9 @@ def _checked(landscape, labels):
             f"there must be a label for every parcel: {len(landscape)}, not {len(labels)}"
         )
     for i, (label, existing) in enumerate(zip(labels, landscape.habitat, strict=True)):
-        if label is not None and label not in LABELS:
-            raise CasebookError(f"parcel {i}: {label!r} is no land use ({', '.join(LABELS)})")
-        if existing and label != HABITAT:
-            raise CasebookError(f"parcel {i} is habitat already and cannot become {label!r}")
+        if label not in (HABITAT,) if existing else label not in (None, *LABELS):
+            may = HABITAT if existing else ", ".join(LABELS)
+            raise CasebookError(f"parcel {i} cannot become {label!r}, only {may}")
     return labels
 
 
@@ -808,17 +781,18 @@ def _floors(landscape, floors):
 
 
 def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit):
-    weights = {"connectivity_weight": connectivity_weight, "yield_weight": yield_weight}
-    for name, value in weights.items():
-        if not _is_number(value) or value < 0:
-            raise CasebookError(f"{name} must be a number, 0 or more, not {value!r}")
+    numbers = {
+        "connectivity_weight": connectivity_weight,
+        "yield_weight": yield_weight,
+        "budget": 0 if budget is None else budget,
+        "gap": gap,
+        "time_limit": time_limit,
+    }
+    for name, value in numbers.items():
+        if not _is_number(value) or value < 0 or (value == 0 and name in ("gap", "time_limit")):
+            raise CasebookError(f"{name} must be a number above 0, not {value!r}")
     if connectivity_weight == yield_weight == 0:
         raise CasebookError("with both weights 0 every plan is worth the same")
-    if budget is not None and (not _is_number(budget) or budget < 0):
-        raise CasebookError(f"the budget must be hectares, 0 or more, or None, not {budget!r}")
-    for name, value in {"gap": gap, "time_limit": time_limit}.items():
-        if not _is_number(value) or value <= 0:
-            raise CasebookError(f"{name} must be a number above 0, not {value!r}")
 
 
 def _is_number(value):
