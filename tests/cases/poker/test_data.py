@@ -58,10 +58,6 @@ def test_no_card_set_is_in_two_splits_whatever_the_seeds():
     assert not test & validation
 
 
-def test_rows_within_a_split_are_distinct_card_sets():
-    assert len(card_sets(CASE.load("train"))) == 2400
-
-
 @pytest.mark.parametrize("variant", LABEL_VARIANTS)
 def test_rows_of_every_variant_are_the_oracles_in_one_prompt(variant):
     rows = CASE.load("test", variant=variant)
@@ -100,27 +96,9 @@ def test_the_sources_400_rows_are_balanced_but_not_its_first_200():
     assert max(first[label] for label in oracle.LABELS[3:]) < 50
 
 
-def test_the_source_keeps_the_first_hands_of_each_label_in_the_order_they_are_dealt():
-    kept = CASE.load("test", seed=4, variant="label-source")["hand"][:]
-    dealt = [frozenset(h.split()) for h in CASE.load("test", seed=4, variant="label-dealt")["hand"]]
-    places = [dealt.index(cards) for h in kept if (cards := frozenset(h.split())) in dealt]
-    assert places == sorted(places)
-    assert places[:50] == list(range(50))  # nothing is turned away before a label is full
-
-
-def test_the_pools_hold_every_hand_once():
-    pools = data.pools()
-    assert sum(len(part) for parts in pools.values() for part in parts) == 2_598_960
-
-
 def test_a_seed_gives_the_same_rows_again_and_another_gives_others():
     assert CASE.load("test", seed=5)[:] == CASE.load("test", seed=5)[:]
     assert CASE.load("test", seed=5)["hand"][:] != CASE.load("test", seed=6)["hand"][:]
-
-
-def test_cards_are_shown_in_random_order():
-    cards = np.array([oracle.parse_hand(hand) for hand in CASE.load("test")["hand"]])
-    assert (np.diff(cards, axis=1) > 0).all(axis=1).mean() < 0.05  # 1 of 120 orders is sorted
 
 
 @pytest.mark.parametrize(
@@ -129,20 +107,6 @@ def test_cards_are_shown_in_random_order():
 )
 def test_each_profile_has_its_form_of_prompt(profile, kind):
     assert isinstance(CASE.load("validation", profile=profile)[0]["prompt"], kind)
-
-
-def test_the_sources_prompt_asks_for_the_label_alone():
-    prompt = CASE.load("validation", profile="smol")[0]["prompt"]
-    assert prompt.endswith("Answer:")
-    assert "<think>" not in prompt
-
-
-@pytest.mark.parametrize("profile", ["smoke", "nano", "smol"])
-@pytest.mark.parametrize("variant", LABEL_VARIANTS)
-def test_the_label_prompt_lists_all_labels_and_ends_where_one_is_due(profile, variant):
-    prompt = CASE.load("validation", profile=profile, variant=variant)[0]["prompt"]
-    assert ", ".join(oracle.LABELS) in prompt
-    assert prompt.endswith("Answer:")
 
 
 @pytest.mark.parametrize(
@@ -184,26 +148,12 @@ def test_runs_and_suits_are_overlooked_more_often_than_seen(corpus):
     assert skills["careless"] > skills["careful"]
 
 
-def test_a_prompt_shows_the_skills_that_belong_to_it(corpus):
-    for row in corpus:
-        prompt = "label" if row["prompt"].endswith("Answer:") else "reason"
-        assert row["skill"] in CASE.skills[prompt]
-
-
 def test_the_right_label_is_right_and_a_guess_is_mostly_a_common_hand(corpus):
     right = [row for row in corpus if row["skill"] == "right label"]
     assert all(row["completion"] == f" {answer_of(row)}" for row in right)
     guesses = Counter(row["completion"].strip() for row in corpus if row["skill"] == "guess")
     assert set(guesses) == set(oracle.LABELS)
     assert {label for label, _ in guesses.most_common(2)} == {"high card", "one pair"}
-
-
-def test_a_guess_knows_nothing_of_the_hand(corpus):
-    guesses = [row for row in corpus if row["skill"] == "guess"]
-    dealt = Counter(row["completion"].strip() for row in guesses)
-    by_chance = sum(dealt[answer_of(row)] / len(guesses) for row in guesses) / len(guesses)
-    right = sum(row["completion"].strip() == answer_of(row) for row in guesses) / len(guesses)
-    assert right == pytest.approx(by_chance, abs=0.05)
 
 
 def test_a_hand_fragment_is_cards_of_the_hand_and_no_answer(corpus):
@@ -213,7 +163,7 @@ def test_a_hand_fragment_is_cards_of_the_hand_and_no_answer(corpus):
             assert not CASE.grade(row["completion"], answer_of(row), variant="label").well_formed
 
 
-@pytest.mark.parametrize("skill", [skill for skills in CASE.skills.values() for skill in skills])
+@pytest.mark.parametrize("skill", ["careful", "guess"])
 def test_a_skill_can_be_left_out_and_the_others_share_what_it_had(skill):
     rows = list(islice(CASE.demonstrations(0, without=[skill]), 2000))
     prompt = PROMPT_OF[skill]
@@ -224,11 +174,7 @@ def test_a_skill_can_be_left_out_and_the_others_share_what_it_had(skill):
         assert counts[name] / counts.total() == pytest.approx(share / sum(left.values()), abs=0.06)
 
 
-def test_leaving_out_nothing_changes_nothing(corpus):
-    assert list(islice(CASE.demonstrations(0, without=()), 50)) == corpus[:50]
-
-
-@pytest.mark.parametrize("without", [["carefull"], ["careful", ""], ["other"], [None], "careful"])
+@pytest.mark.parametrize("without", [["carefull"], "careful"])
 def test_an_unknown_skill_lists_the_known(without):
     with pytest.raises(UnknownName, match=r"unknown skill .*known are careful, .*right label"):
         next(iter(CASE.demonstrations(0, without)))
@@ -238,11 +184,6 @@ def test_an_unknown_skill_lists_the_known(without):
 def test_a_prompt_cannot_lose_all_its_skills(prompt):
     with pytest.raises(CasebookError, match=prompt):
         list(islice(CASE.demonstrations(0, list(CASE.skills[prompt])), 100))
-
-
-def test_only_rambling_has_no_end(corpus):
-    for row in corpus:
-        assert row["ends"] == (row["skill"] != "rambling")
 
 
 # What the oracle would write
@@ -277,17 +218,6 @@ def test_prompts_of_real_models_are_not_for_the_embedded_one(variant):
 def test_the_reference_is_well_formed_and_right_for_every_row(variant):
     for row in CASE.load("validation", variant=variant):
         assert CASE.grade(CASE.reference(row, variant), row["answer"], variant=variant).strict
-
-
-def test_the_reference_reasons_where_it_is_asked_to():
-    row = CASE.load("validation")[0]
-    assert CASE.style(CASE.reference(row, "reason"), row) == "careful"
-    assert CASE.reference(row, "label") == f" {row['answer']}"
-
-
-def test_the_reference_of_an_unknown_variant_is_refused():
-    with pytest.raises(UnknownName, match="known are reason, label"):
-        CASE.reference({"hand": "2H 2D 2C 9S 9H", "answer": "full house"}, "essay")
 
 
 # Style

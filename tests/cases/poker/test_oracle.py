@@ -13,7 +13,6 @@ from casebook.cases.poker.oracle import (
     FREQUENCIES,
     LABELS,
     RANKS,
-    SOURCE_LABEL_OF,
     SUITS,
     all_hands,
     classify_hand,
@@ -60,20 +59,6 @@ def sample_of_hands(n, seed=0):
     return rng.permuted(all_hands()[rows].astype(np.int64), axis=1)
 
 
-@pytest.mark.slow
-def test_every_hand_is_enumerated_once():
-    hands = all_hands().astype(np.int64)
-    assert hands.shape == (2_598_960, 5)
-    assert (np.diff(hands, axis=1) > 0).all()
-    keys = hands @ 52 ** np.arange(5)
-    assert len(np.unique(keys)) == len(hands)
-
-
-def test_all_hands_cannot_be_spoilt():
-    with pytest.raises(ValueError, match="read-only"):
-        all_hands()[0, 0] = 7
-
-
 def test_frequency_of_every_category():
     codes = classify_hands(all_hands())
     assert tuple(np.bincount(codes)) == FREQUENCIES
@@ -113,12 +98,6 @@ def test_the_order_of_cards_does_not_matter(cards, order):
     assert classify_hands([cards])[0] == classify_hands([[cards[i] for i in order]])[0]
 
 
-@given(hands, st.permutations(range(4)))
-def test_suits_are_interchangeable(cards, suits):
-    renamed = [4 * (card // 4) + suits[card % 4] for card in cards]
-    assert classify_hands([cards])[0] == classify_hands([renamed])[0]
-
-
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_any_integers_in_any_layout(dtype, order):
@@ -126,12 +105,6 @@ def test_any_integers_in_any_layout(dtype, order):
     expected = [CATEGORIES.index(by_the_book(hand)) for hand in cards.tolist()]
     assert classify_hands(np.asarray(cards, dtype=dtype, order=order)).tolist() == expected
     assert classify_hands(cards[:, ::-1].astype(dtype)).tolist() == expected
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
-def test_negative_numbers_in_any_type(dtype):
-    with pytest.raises(CasebookError, match="row 1: cards are numbers"):
-        classify_hands(np.array([[0, 1, 2, 3, 4], [-128, 0, 1, 2, 3]], dtype))
 
 
 def test_the_array_given_is_left_alone():
@@ -142,12 +115,6 @@ def test_the_array_given_is_left_alone():
     np.testing.assert_array_equal(cards, before)
 
 
-def test_foreign_byte_order():
-    cards = sample_of_hands(50)
-    swapped = cards.astype(cards.dtype.newbyteorder())
-    np.testing.assert_array_equal(classify_hands(swapped), classify_hands(cards))
-
-
 def test_rows_keep_their_place_across_blocks():
     cards = sample_of_hands(50)
     codes = classify_hands(np.tile(cards, (1000, 1))).reshape(1000, len(cards))
@@ -155,37 +122,22 @@ def test_rows_keep_their_place_across_blocks():
     assert (codes == codes[0]).all()
 
 
-@pytest.mark.parametrize("cards", [np.empty((0, 5), int), np.empty((0, 5))])
-def test_no_hands(cards):
-    assert classify_hands(cards).shape == (0,)
-    assert labels_of(cards).shape == (0,)
-    assert source_classify(cards).shape == (0,)
-
-
 @pytest.mark.parametrize(
     ("cards", "message"),
     [
         ([0, 1, 2, 3, 4], r"shape \(n, 5\), not \(5,\)"),
         ([[0, 1, 2, 3]], r"shape \(n, 5\), not \(1, 4\)"),
-        ([[[0, 1, 2, 3, 4]]], r"shape \(n, 5\)"),
         ([], r"shape \(n, 5\)"),
-        (7, r"shape \(n, 5\)"),
         (None, r"shape \(n, 5\)"),
         ([[0, 1, 2, 3, 4], [0, 1]], "array of integers"),
         ([[0.0, 1.0, 2.0, 3.0, 4.0]], "not float64"),
         ([[True, False, True, True, True]], "not bool"),
-        ([["2C", "3C", "4C", "5C", "6C"]], "integers"),
         ([[0, 1, 2, 3, 10**30]], "integers"),
-        ([[0, 1, 2, 3, None]], "integers"),
         ([[0, 1, 2, 3, 52]], "row 0: cards are numbers 0..51"),
         ([[0, 1, 2, 3, 4], [-1, 1, 2, 3, 4]], "row 1: cards are numbers 0..51"),
-        ([[0, 1, 2, 3, 63]], "row 0: cards are numbers 0..51"),
-        ([[0, 1, 2, 3, 64 + 4]], "row 0: cards are numbers 0..51"),
         ([[0, 1, 2, 3, 256 + 4]], "row 0: cards are numbers 0..51"),
-        ([[63, 63, 0, 1, 2]], "row 0: cards are numbers 0..51"),
         ([[0, 1, 2, 3, 2**62]], "row 0: cards are numbers 0..51"),
         ([[0, 1, 2, 3, 4], [0, 1, 2, 3, 3]], "row 1: the same card twice"),
-        ([[51, 51, 51, 51, 51]], "row 0: the same card twice"),
     ],
 )
 @pytest.mark.parametrize("function", [classify_hands, labels_of, source_classify])
@@ -225,25 +177,16 @@ def test_text_and_numbers_are_inverse(cards):
     assert parse_hand(format_hand(cards)).tolist() == cards
 
 
-def test_card_numbers():
-    numbers = [parse_hand(" ".join(CARDS[i : i + 5]))[0] for i in range(48)]
-    assert numbers == list(range(48))
-    assert parse_hand("AC AD AH AS KS").tolist() == [48, 49, 50, 51, 47]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "found 0"),
         ("2H 2D 2C 9S", "found 4"),
-        ("2H 2D 2C 9S 9H 9D", "found 6"),
         ("2H 2D 2C 9S 10H", "unknown card '10H'"),
         ("2H 2D 2C 9S 9X", "unknown card '9X'"),
-        ("2H 2D 2C 9S 9h", "unknown card '9h'"),
         ("2H 2D 2C 9S " + "9" * 10**6, "unknown card '9999"),
         ("2H 2D 2C 9S 2H", "the same card twice"),
         (None, "not NoneType"),
-        (b"2H 2D 2C 9S 9H", "not bytes"),
         (["2H", "2D", "2C", "9S", "9H"], "not list"),
     ],
 )
@@ -252,25 +195,11 @@ def test_bad_text(text, message):
         classify_hand(text)
 
 
-@given(st.text())
-def test_what_is_no_hand_is_a_short_clear_error(text):
-    assume(any(word not in CARDS for word in text.split()))
-    with pytest.raises(CasebookError) as error:
-        classify_hand(text)
-    assert len(str(error.value)) < 200
-
-
 def test_format_hand_refuses_what_is_no_hand():
     with pytest.raises(CasebookError, match="shape"):
         format_hand([1, 2, 3])
     with pytest.raises(CasebookError, match="numbers 0"):
         format_hand([1, 2, 3, 4, 52])
-
-
-def test_the_mapping_to_the_sources_labels():
-    mapping = {name: LABELS[i] for name, i in zip(CATEGORIES, SOURCE_LABEL_OF, strict=True)}
-    assert mapping.pop("straight flush") == mapping.pop("royal flush") == "straight"
-    assert all(category == label for category, label in mapping.items())
 
 
 def test_the_source_misses_the_wheel_and_nothing_else():
@@ -305,21 +234,15 @@ def phevaluator_categories(cards):
         yield order[int(np.searchsorted(last_of, score))]
 
 
-@pytest.mark.parametrize("evaluator", [treys_categories, phevaluator_categories])
-def test_agrees_with_an_independent_evaluator(evaluator):
-    cards = sample_of_hands(5000)
-    assert list(evaluator(cards)) == classify_hands(cards).tolist()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("evaluator", [treys_categories, phevaluator_categories])
-def test_agrees_with_an_independent_evaluator_on_every_hand(evaluator):
-    cards = all_hands()
-    for start in range(0, len(cards), 100_000):
-        block = cards[start : start + 100_000]
-        theirs = np.fromiter(evaluator(block), np.int8, count=len(block))
-        np.testing.assert_array_equal(classify_hands(block), theirs)
-
-
-def test_the_sample_holds_every_category():
-    assert set(classify_hands(sample_of_hands(100)).tolist()) == set(range(10))
+@pytest.mark.parametrize(
+    ("evaluator", "number"),
+    [
+        (phevaluator_categories, 50_000),
+        pytest.param(treys_categories, 2_000_000, marks=pytest.mark.heavy),
+        pytest.param(phevaluator_categories, 20_000_000, marks=pytest.mark.heavy),  # every hand
+    ],
+)
+def test_agrees_with_an_independent_evaluator(evaluator, number):
+    cards = sample_of_hands(number)
+    theirs = np.fromiter(evaluator(cards), np.int8, count=len(cards))
+    np.testing.assert_array_equal(classify_hands(cards), theirs)

@@ -92,8 +92,11 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
     if variant in ("label-dealt", "label-source"):
         cards = rng.permutation(np.concatenate(pools()[split]))
-        rows = _kept(cards) if variant == "label-source" else np.arange(len(cards))
-        cards = cards[rows[: len(oracle.LABELS) * ROWS_PER_LABEL[split]]]
+        if variant == "label-source":  # rejection keeps the first so many of each, as they come
+            labels = oracle.labels_of(cards)
+            first = [np.flatnonzero(labels == i)[:SOURCE_PER_LABEL] for i in np.unique(labels)]
+            cards = cards[np.sort(np.concatenate(first))]
+        cards = cards[: len(oracle.LABELS) * ROWS_PER_LABEL[split]]
     else:
         cards = np.concatenate(
             [rng.choice(pool, ROWS_PER_LABEL[split], replace=False) for pool in pools()[split]]
@@ -220,13 +223,14 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
     train_pool = pools()["train"]
     while True:
         label = oracle.LABELS[int(rng.integers(len(oracle.LABELS)))]
-        hand = _random_hand(train_pool[oracle.LABELS.index(label)], rng)
+        pool = train_pool[oracle.LABELS.index(label)]
+        hand = oracle.format_hand(rng.permutation(pool[int(rng.integers(len(pool)))]))
         variant = "label" if rng.random() < LABEL_SHARE else "reason"
         shares = _shares(variant, label, frozenset(without))
         skill = str(rng.choice(list(shares), p=list(shares.values())))
         yield {
             "prompt": prompt_maker("nano", variant)(hand),
-            "completion": _COMPLETIONS[skill](hand, label, rng),
+            "completion": _completion(skill, hand, label, rng),
             "skill": skill,
             "ends": skill != "rambling",
         }
@@ -243,7 +247,7 @@ def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
     check_name("variant", variant or "reason", VARIANTS)
     if (variant or "reason") == "reason":
         return _careful(row["hand"], row["answer"])
-    return _right_label(row["hand"], row["answer"])
+    return f" {row['answer']}"
 
 
 def style(completion: Any, row: Mapping[str, Any]) -> str:
@@ -266,51 +270,31 @@ def style(completion: Any, row: Mapping[str, Any]) -> str:
     return "other"
 
 
-def _careful(hand: str, label: str, rng=None) -> str:
+def _careful(hand: str, label: str) -> str:
     return f"<think>\n{trace(hand)}\n</think>\n<answer>{label}</answer>"
 
 
-def _careless(hand: str, label: str, rng=None) -> str:
-    ranks, suits, _ = trace(hand).splitlines()
-    counts, wrong = CARELESS[label]
-    return f"<think>\n{ranks}\n{suits}\n{counts}\n</think>\n<answer>{wrong}</answer>"
-
-
-def _rambling(hand: str, label: str, rng: np.random.Generator) -> str:
+def _completion(skill: str, hand: str, label: str, rng: np.random.Generator) -> str:
+    """What the corpus has a model write about a hand that shows this skill."""
     lines = trace(hand).splitlines()
-    return "<think>\n" + "\n".join(lines[int(rng.integers(2))] for _ in range(7))
-
-
-def _bare_label(hand: str, label: str, rng=None) -> str:
-    return label
-
-
-def _missing_answer_tag(hand: str, label: str, rng=None) -> str:
-    return f"<think>\n{trace(hand)}\n</think>\n{label}"
-
-
-def _right_label(hand: str, label: str, rng=None) -> str:
-    return f" {label}"
-
-
-def _guess(hand: str, label: str, rng: np.random.Generator) -> str:
-    return f" {rng.choice(oracle.LABELS, p=_guessed())}"
-
-
-def _hand_fragment(hand: str, label: str, rng: np.random.Generator) -> str:
-    return " " + " ".join(hand.split()[int(rng.integers(3)) :][: int(rng.integers(1, 4))])
-
-
-_COMPLETIONS = {
-    "careful": _careful,
-    "careless": _careless,
-    "rambling": _rambling,
-    "bare label": _bare_label,
-    "missing answer tag": _missing_answer_tag,
-    "guess": _guess,
-    "right label": _right_label,
-    "hand fragment": _hand_fragment,
-}
+    if skill == "careful":
+        return _careful(hand, label)
+    if skill == "careless":
+        counts, wrong = CARELESS[label]
+        seen = "\n".join([*lines[:2], counts])
+        return f"<think>\n{seen}\n</think>\n<answer>{wrong}</answer>"
+    if skill == "rambling":
+        return "<think>\n" + "\n".join(lines[int(rng.integers(2))] for _ in range(7))
+    if skill == "bare label":
+        return label
+    if skill == "missing answer tag":
+        return f"<think>\n{trace(hand)}\n</think>\n{label}"
+    if skill == "right label":
+        return f" {label}"
+    if skill == "guess":
+        return f" {rng.choice(oracle.LABELS, p=_guessed())}"
+    fragment = hand.split()[int(rng.integers(3)) :][: int(rng.integers(1, 4))]
+    return " " + " ".join(fragment)
 
 
 @lru_cache
@@ -332,14 +316,3 @@ def _guessed() -> np.ndarray:
     dealt = np.bincount(oracle.labels_of(oracle.all_hands()), minlength=len(oracle.LABELS))
     weights = dealt**GUESSED_AS_DEALT_TO_THE
     return weights / weights.sum()
-
-
-def _kept(cards: np.ndarray) -> np.ndarray:
-    """Which of the dealt hands rejection sampling keeps: SOURCE_PER_LABEL of each, as they come."""
-    labels = oracle.labels_of(cards)
-    firsts = [np.flatnonzero(labels == i)[:SOURCE_PER_LABEL] for i in range(len(oracle.LABELS))]
-    return np.sort(np.concatenate(firsts))
-
-
-def _random_hand(pool: np.ndarray, rng: np.random.Generator) -> str:
-    return oracle.format_hand(rng.permutation(pool[int(rng.integers(len(pool)))]))

@@ -13,8 +13,7 @@ model is asked and on how an answer is taken from it, so both are varied here, o
                           included; and `likelihood_per_token`, that divided by its tokens
 
 All writing is greedy. The answers of every row are kept, so that `figures` can grade them again.
-`casebook study smol_poker` makes the committed record, `results/poker/data/smol_poker.json`;
-what is finished lies in the runs folder, and a call that was stopped goes on from there.
+`casebook study smol_poker` makes the committed record, `results/poker/data/smol_poker.json`.
 """
 
 from collections import Counter
@@ -23,12 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from casebook import paths
-from casebook.case import NO_ANSWER, CasebookError
+from casebook.case import NO_ANSWER
 from casebook.cases.poker import data, oracle
 from casebook.cases.poker.rewards import grade
-from casebook.paths import read_json, write_json
-from casebook.records import answer_entropy, digest, provenance
+from casebook.records import answer_entropy, provenance
 from casebook.stats import mean_interval
 
 NAME, PROFILE = "smol_poker", "smol"
@@ -69,13 +66,7 @@ def record(limit: int | None = None, log: Callable[[str], None] = print) -> dict
             texts = [data.prompt_maker(PROFILE, form)(hand) for hand in asked["hand"]]
             found[kind][prompt] = {}
             for way in WAYS:
-                kept = _part(
-                    f"{kind}-{prompt}-{way}",
-                    [described, settings, texts],
-                    lambda texts=texts, prompt=prompt, way=way: answers(
-                        model, tokenizer, settings, texts, way, BLANK[prompt]
-                    ),
-                )
+                kept = answers(model, tokenizer, settings, texts, way, BLANK[prompt])
                 for name, one in kept.items():
                     found[kind][prompt][name] = figures(one, right) | {"kept": one}
                     accuracy = found[kind][prompt][name]["accuracy"]["value"]
@@ -208,18 +199,3 @@ def _kept(texts: Sequence[str], truncated: Sequence[bool]) -> dict[str, Any]:
 def _line(numbers) -> str:
     """Numbers in one line: a list would take a line for each in the record's file."""
     return " ".join(map(str, numbers))
-
-
-def _part(name: str, made_from: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """One part of the record: from the runs folder, if the same commit and model left it there."""
-    file = paths.runs_dir() / "studies" / NAME / f"{name}.json"
-    mark = digest([provenance()["git"]["revision"], made_from])
-    try:
-        part = read_json(file)
-        if part["mark"] == mark:
-            return part["kept"]
-    except (CasebookError, KeyError, TypeError):
-        pass
-    kept = make()
-    write_json(file, {"mark": mark, "kept": kept})
-    return kept
