@@ -128,18 +128,9 @@ def test_a_kernel_that_dies_is_a_failure_like_another(checkout):
 
 @pytest.mark.slow
 def test_cases_run_at_the_same_time(checkout):
-    meet = "\n".join(
-        [
-            "import time",
-            "from pathlib import Path",
-            "Path('{}').touch()",
-            "for _ in range(600):",
-            "    if Path('{}').exists():",
-            "        break",
-            "    time.sleep(0.1)",
-            "else:",
-            "    raise TimeoutError('alone')",
-        ]
+    meet = (
+        "import time\nfrom pathlib import Path\nPath('{}').touch()\n"
+        "while not Path('{}').exists():\n    time.sleep(0.1)"
     )
     write_notebook(checkout, "10_alpha_oracle", meet.format("alpha", "beta"))
     write_notebook(checkout, "20_beta_oracle", meet.format("beta", "alpha"))
@@ -245,16 +236,14 @@ def test_selection_by_case_and_number(checkout):
         write_notebook(checkout, name)
 
     def selected(*arguments):
-        return [path.stem for path in execute.select(*arguments)]
+        return [path.stem[:2] for path in execute.select(*arguments)]
 
-    assert selected() == names
-    assert selected("start") == ["00_start_here"]
-    assert selected(["beta", "alpha"]) == ["10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle"]
-    assert selected("alpha", 12) == ["13_alpha_grpo"]
-    assert selected("claims") == ["90_claims"]
-    for name in ("13", "13_alpha_grpo", "13_alpha_grpo.ipynb", "notebooks/13_alpha_grpo.ipynb"):
-        assert selected(name) == ["13_alpha_grpo"]
-    assert selected(["13", "alpha", "0"]) == names[:3]
+    assert selected() == ["00", "10", "13", "20", "90"]
+    assert selected("start") == ["00"]
+    assert selected(["beta", "alpha"]) == ["10", "13", "20"]
+    assert selected("alpha", 12) == ["13"]
+    assert selected("claims") == ["90"]
+    assert selected(["notebooks/13_alpha_grpo.ipynb", "0"]) == ["00", "13"]
 
 
 # Normalising

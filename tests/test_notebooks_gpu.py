@@ -3,11 +3,8 @@
 import ast
 import json
 import re
-import types
 
 import nbformat
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -100,38 +97,3 @@ def test_the_table_of_profiles_has_all_that_are_offered(path):
         pytest.skip("a notebook with one profile has no table of them")
     named = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table))
     assert named == json.loads(offered[1])
-
-
-@pytest.mark.parametrize(
-    ("norms", "fails"),
-    [([0.4, 0.2, 0.3], False), ([float("nan"), 0.2, 0.3], False), ([0.4, 0.0, 0.3], True)],
-)
-def test_a_first_step_in_fp16_may_be_skipped(norms, fails):
-    # A loss that is scaled too far overflows, and the gradient is logged as no number.
-    source = code_of("13_poker_grpo", 'shown = ["loss", "grad_norm"')
-    rest = {"loss": 0.0, "reward": 0.5, "frac_reward_zero_std": 0.0}
-    said = []
-    names = {"pd": pd, "np": np, "display": said.append, "Markdown": str}
-    names["steps"] = [rest | {"grad_norm": norm} for norm in norms]
-    if fails:
-        with pytest.raises(AssertionError):
-            exec(source, names)
-    else:
-        exec(source, names)
-        told = any("Skipped, their gradient being no number: 1." in str(line) for line in said)
-        assert told is not np.isfinite(norms).all()
-
-
-def test_prompts_that_are_messages_are_found_again():
-    # The log keeps their text; keyed by the list, the page ended in a KeyError after hours.
-    source = code_of("33_gsm8k_grpo", "by_prompt = {").partition("shares =")[0]
-    prompt = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
-    row = {"prompt": prompt, "answer": "4"}
-    written = pd.DataFrame({"prompt": [training.text_of(prompt)], "completion": ["4"]})
-    case = types.SimpleNamespace(load=lambda *_, **__: [row], style=lambda text, of: of["answer"])
-    names = {"run": types.SimpleNamespace(completions=lambda: written), "case": case}
-    names |= {"PROFILE": "t4", "SEED": 0, "settings": {"variant": "reason"}, "training": training}
-    exec(source, names)
-    assert list(written["way"]) == ["4"]
-    later = code_of("33_gsm8k_grpo", "asked = by_prompt[")
-    assert 'asked = by_prompt[row["prompt"]]' in later
