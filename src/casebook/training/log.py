@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from casebook import processes
 from casebook.case import PROFILES, load_case
 from casebook.detectors import RunWatch
-from casebook.evaluation import evaluate
+from casebook.evaluation import evaluate, graded
 from casebook.grpo import group_advantages
 from casebook.training.config import Config
 from casebook.training.progress import Progress
@@ -98,24 +98,20 @@ class CompletionLog:
 
     def write(self, step, prompts, completions, completion_ids, answers) -> None:
         """Write one step's completions with grades, reward parts, reward and advantage."""
-        grades = [
-            self.case.grade(completion, answer, variant=self.variant)
-            for completion, answer in zip(completions, answers, strict=True)
-        ]
-        table = pd.DataFrame(
-            {
-                "step": step,
-                "prompt": [text_of(prompt) for prompt in prompts],
-                "answer": answers,
-                "completion": [text_of(completion) for completion in completions],
-                "tokens": [len(ids) for ids in completion_ids],
-                "truncated": [not self.ends.intersection(ids[-1:]) for ids in completion_ids],
-                "well_formed": [grade.well_formed for grade in grades],
-                "extracted": [grade.answer for grade in grades],
-                "correct": [grade.correct for grade in grades],
-                "strict": [grade.strict for grade in grades],
-            }
+        texts = [text_of(completion) for completion in completions]
+        rows = (
+            {"step": step, "prompt": text_of(prompt), "answer": answer}
+            for prompt, answer in zip(prompts, answers, strict=True)
         )
+        written = (
+            {
+                "completion": text,
+                "tokens": len(ids),
+                "truncated": not self.ends.intersection(ids[-1:]),
+            }
+            for text, ids in zip(texts, completion_ids, strict=True)
+        )
+        table = graded(self.case, rows, written, self.variant)
         for name, values in self.values.items():
             table[f"reward/{name}"] = values
         table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
