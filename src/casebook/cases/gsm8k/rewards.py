@@ -2,9 +2,10 @@
 
 The source pays for the answer twice (hard and soft), once more if it is a whole number, and for
 the form three times: at most 4.0, of which correctness is 1 or 2. Each of the six stands here
-`as_published`, by its rules as they were executed and not as they were described, so that what
-is wrong with them can be measured; and `fixed`. The values are the source's, so the weights of
-a configuration are 1.
+`as_published`, by its rules as they were executed and not as they were described, so that what is
+wrong with them can be measured; and `fixed`. An unknown form raises `UnknownName`, a missing
+column `CasebookError` when the reward is called. The values are the source's, so the weights of a
+configuration are 1.
 
 *Well formed* and *correct* are apart:
 
@@ -15,16 +16,14 @@ where `NUMBER` is digits with or without a sign, commas between thousands and de
 variants of the prompt ask for the same form as `reason`. *Correct* compares numbers: the one that
 a completion states as its answer, whatever its form, by the rules of `answers.yaml`.
 
-As published, a completion is a list of one message, and another input raises; here every reward
-takes any completion and none raises, in either form. All take time linear in its length, where
-the published patterns backtrack.
+Every reward takes any completion and none raises, in either form. All take time linear in its
+length, where the published patterns backtrack.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import partial
-from numbers import Integral, Number, Rational
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
@@ -89,13 +88,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
 
 
 def answer_reward(variant: str | None = None) -> Reward:
-    """1.0 for the right number in the right form, else 0.0: correctness and nothing besides.
-
-    Args:
-        variant: which form is right, as in `grade`.
-
-    Raises:
-        UnknownName: unknown variant.
+    """1.0 for the right number in the form that `grade` asks of `variant`, else 0.0.
 
     >>> answer_reward()(["<reasoning></reasoning><answer>42</answer>", "42"], answer=["42"] * 2)
     [1.0, 0.0]
@@ -103,14 +96,10 @@ def answer_reward(variant: str | None = None) -> Reward:
 
     check_name("variant", variant or "reason", VARIANTS)
 
-    def answer_reward(completions: Iterable[Any], **columns) -> list[float]:
-        answers = _column("answer_reward", columns, "answer")
-        return [
-            float(grade(completion, answer, variant).strict)
-            for completion, answer in zip(completions, answers, strict=True)
-        ]
+    def passes(text: str, answer: Any) -> bool:
+        return grade(text, answer, variant).strict
 
-    return answer_reward
+    return _of_answer("answer_reward", passes)
 
 
 def correctness(form: str = "fixed") -> Reward:
@@ -122,9 +111,6 @@ def correctness(form: str = "fixed") -> Reward:
     `5`, and a bare right number is paid without any tag. In the `unsloth` form it is 2.0.
 
     Needs the column `answer`; as published `gold` if there is one, the answer with its commas.
-
-    Raises:
-        CasebookError: an unknown form, or, when the reward is called, a missing column.
 
     >>> texts = ["<answer>1600</answer>", "1,600"]
     >>> correctness()(texts, answer=["1600"] * 2)
@@ -154,11 +140,8 @@ def soft_correctness(form: str = "fixed") -> Reward:
     sign and decimals are lost (`-3` and `3.5` pay where 3 is right), "10 - 4 = 6" is read as 10,
     a gold `1,600` is never met, and where there is no digit at all the answer is `0`.
 
-    Needs the column `answer`; as published `gold` if there is one.
-
-    Raises:
-        CasebookError: an unknown form (the Unsloth notebook has no such reward), or, when the
-            reward is called, a missing column.
+    Needs the column `answer`; as published `gold` if there is one. The Unsloth notebook has no
+    such reward.
 
     >>> texts = ["<answer>10 - 4 = 6</answer>", "<answer>6.5</answer>"]
     >>> soft_correctness()(texts, answer=["6"] * 2)
@@ -184,9 +167,6 @@ def integer(form: str = "fixed") -> Reward:
     As published, `str.isdigit` decides on the block or, without tags, on the whole completion:
     `-3` and `1,600` are no integers then, and a superscript two is one.
 
-    Raises:
-        UnknownName: an unknown form.
-
     >>> integer()(["<answer>-3</answer>"]), integer("as_published")(["<answer>-3</answer>"])
     ([0.5], [0.0])
     """
@@ -199,7 +179,7 @@ def integer(form: str = "fixed") -> Reward:
     def published(text: str) -> bool:
         return _published_answer(text).isdigit()
 
-    return _of_form("integer", fixed if form == "fixed" else published)
+    return _of_form("integer", form, fixed, published)
 
 
 def strict_format(form: str = "fixed") -> Reward:
@@ -208,9 +188,6 @@ def strict_format(form: str = "fixed") -> Reward:
     As published, a second block may hide in the first, since the pattern's dots match anything:
     a model may answer twice. In the `unsloth` form dots stop at line breaks, and a final line
     break is needed: two lines of reasoning earn nothing, nor does a text that ends with its tag.
-
-    Raises:
-        UnknownName: an unknown form.
 
     >>> text = "<reasoning>\\n2*3=6\\n6*7=42\\n</reasoning>\\n<answer>\\n42\\n</answer>\\n"
     >>> [strict_format(form)([text]) for form in FORMS]
@@ -232,7 +209,7 @@ def strict_format(form: str = "fixed") -> Reward:
         tags = [line for at, line in enumerate(lines[:6]) if at not in (1, 4)]
         return tags == list(WHOLE_TAGS) and lines[6:] in ([""], ["", ""])
 
-    return _of_form("strict_format", _by_form(form, fixed, published, unsloth))
+    return _of_form("strict_format", form, fixed, published, unsloth)
 
 
 def soft_format(form: str = "fixed") -> Reward:
@@ -241,9 +218,6 @@ def soft_format(form: str = "fixed") -> Reward:
     As published, only the beginning is looked at: anything may follow, another answer included.
     In the `unsloth` form dots stop at line breaks, so neither block may have one in it: the
     form that the prompt shows, with tags on lines of their own, earns nothing.
-
-    Raises:
-        UnknownName: an unknown form.
 
     >>> texts = ["<reasoning>a</reasoning><answer>1</answer> or 2", "<reasoning>a</reasoning>"]
     >>> soft_format()(texts), soft_format("as_published")(texts)
@@ -266,7 +240,7 @@ def soft_format(form: str = "fixed") -> Reward:
             "</answer>" in text[start:].partition("\n")[0] for start in {*found[:1], *found[-1:]}
         )
 
-    return _of_form("soft_format", _by_form(form, fixed, published, unsloth))
+    return _of_form("soft_format", form, fixed, published, unsloth)
 
 
 def xml_count(form: str = "fixed") -> Reward:
@@ -278,9 +252,6 @@ def xml_count(form: str = "fixed") -> Reward:
     closing tag is charged twice: once as what follows a closing tag *and a line break*, where
     a completion that ends with the tag is charged its whole length. So a perfect completion of
     49 characters gets 0.452, a long one less than nothing.
-
-    Raises:
-        UnknownName: an unknown form.
 
     >>> text = "<reasoning>\\n2+2\\n</reasoning>\\n<answer>\\n4\\n</answer>"
     >>> xml_count()([text])
@@ -304,12 +275,7 @@ def xml_count(form: str = "fixed") -> Reward:
             paid += 0.125 - 0.001 * (len(text.rpartition("\n</answer>")[2]) - 1)
         return paid
 
-    score = fixed if form == "fixed" else published
-
-    def xml_count(completions: Iterable[Any], **columns) -> list[float]:
-        return [float(score(completion_text(completion))) for completion in completions]
-
-    return xml_count
+    return _of_form("xml_count", form, fixed, published, worth=1.0)
 
 
 REWARDS = RewardFactories(
@@ -326,27 +292,26 @@ REWARDS = RewardFactories(
 )
 
 
-def _by_form(form: str, *passes: Callable[[str], bool]) -> Callable[[str], bool]:
-    return dict(zip(FORMS, passes, strict=True))[form]
-
-
-def _of_form(name: str, passes: Callable[[str], bool]) -> Reward:
-    """A reward of 0.5 for the completions that pass."""
+def _of_form(name: str, form: str, *scores: Callable[[str], float], worth: float = 0.5) -> Reward:
+    """A reward for what a text looks like: what the score of a form of `FORMS` gives."""
+    score = dict(zip(FORMS, scores, strict=False)).get(form, scores[-1])
 
     def reward(completions: Iterable[Any], **columns) -> list[float]:
-        return [0.5 * passes(completion_text(completion)) for completion in completions]
+        return [float(worth * score(completion_text(completion))) for completion in completions]
 
     reward.__name__ = name
     return reward
 
 
 def _of_answer(
-    name: str, passes: Callable[[str, Any], bool], form: str, worth: float = 1.0
+    name: str, passes: Callable[[str, Any], bool], form: str = "fixed", worth: float = 1.0
 ) -> Reward:
     """A reward for the completions that pass against the right answer, or the gold text."""
 
     def reward(completions: Iterable[Any], **columns) -> list[float]:
-        wanted = _column(name, columns, "answer")
+        wanted = columns.get("answer")
+        if wanted is None:
+            raise CasebookError(f"the reward {name} needs the rows' column 'answer'")
         if form != "fixed" and columns.get("gold") is not None:
             wanted = columns["gold"]
         return [
@@ -356,12 +321,6 @@ def _of_answer(
 
     reward.__name__ = name
     return reward
-
-
-def _column(reward: str, columns: dict[str, Any], name: str) -> Any:
-    if columns.get(name) is None:
-        raise CasebookError(f"the reward {reward} needs the rows' column {name!r}")
-    return columns[name]
 
 
 def _block(text: str) -> str:
@@ -380,20 +339,11 @@ def _plain_number(text: str) -> Decimal | None:
 
 
 def _right(answer: Any) -> Decimal | None:
-    """The right number: `answer` itself if it is a number and finite, or the one in its text."""
-    if isinstance(answer, str):
-        return extract_number(answer)
-    if isinstance(answer, bool) or not isinstance(answer, Number):
-        return None
+    """The right number: the one in a text, or a number of any type."""
     try:
-        if isinstance(answer, Integral):
-            return Decimal(int(answer))
-        if isinstance(answer, Rational):
-            return Decimal(answer.numerator) / answer.denominator
-        number = Decimal(str(answer))
-    except (ArithmeticError, ValueError):
+        return extract_number(answer) if isinstance(answer, str) else one_number(str(answer))
+    except ValueError:  # more digits than Python writes
         return None
-    return number if number.is_finite() else None
 
 
 def _gold_text(gold: Any) -> str | None:
