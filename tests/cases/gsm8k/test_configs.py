@@ -3,8 +3,7 @@
 import pytest
 import yaml
 
-from casebook import load_case, models, paths, training
-from casebook.experiments import read_arms
+from casebook import paths, training
 
 FOLDER = paths.CONFIGS / "gsm8k"
 PROFILES = ("smoke", "nano", "smol", "t4", "gpu24", "a100", "t4_source", "a100_source")
@@ -61,20 +60,3 @@ def test_the_embedded_model_is_paid_by_the_mended_rewards(profile):
     columns = {"answer": ["1600"], "gold": ["1,600"]}
     paid = [f([TEXT], **columns)[0] for f in training.reward_functions(config)]
     assert sum(paid) == pytest.approx(4.0, abs=0.01)
-
-
-def test_every_arm_can_be_read_and_changes_something():
-    nano = models.read_settings("gsm8k", "nano")
-    load = load_case("gsm8k").load
-    for name, arm in read_arms("gsm8k").items():
-        config = training.read_config(("gsm8k", arm["profile"]), arm["overrides"])
-        assert arm["question"].endswith((".", "?"))
-        assert any(nano.get(key) != value for key, value in arm["overrides"].items()), name
-        assert load("validation", variant=config.variant)
-
-
-def test_groups_of_any_size_have_as_many_completions_a_step():
-    arms = read_arms("gsm8k")
-    for name in ("group_4", "grpo", "group_16"):
-        config = training.read_config(("gsm8k", "nano"), arms[name]["overrides"])
-        assert config.generation_batch_size == 64

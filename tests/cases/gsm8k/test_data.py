@@ -53,27 +53,16 @@ def test_no_sum_is_in_two_splits_whatever_the_seeds():
     assert not test & validation
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_no_two_rows_of_a_split_are_the_same(split):
-    questions = CASE.load(split)["question"][:]
-    assert len(set(questions)) == len(questions)
-
-
-def test_the_first_rows_are_like_the_others():
-    steps = CASE.load("test")["steps"][:]
-    assert sum(steps[:500]) / 500 == pytest.approx(sum(steps[500:]) / 500, abs=0.15)
-
-
 def test_a_seed_gives_the_same_rows_again_and_another_gives_others():
     assert CASE.load("test", seed=5)[:] == CASE.load("test", seed=5)[:]
     assert CASE.load("test", seed=5)["question"][:] != CASE.load("test", seed=6)["question"][:]
 
 
-@pytest.mark.parametrize("profile", ["smoke", "nano"])
-def test_the_answer_prompt_asks_the_same_and_ends_where_the_number_is_due(profile):
-    rows, same = CASE.load("test", profile), CASE.load("test", profile, variant="answer")
-    assert rows["question"][:] == same["question"][:]
-    assert all(row["prompt"] == f"{row['question']}\nAnswer:" for row in same)
+def test_the_answer_prompt_ends_where_the_number_is_due():
+    assert all(
+        row["prompt"] == f"{row['question']}\nAnswer:"
+        for row in CASE.load("test", variant="answer")
+    )
 
 
 @pytest.mark.parametrize("number", [5, 8])
@@ -117,13 +106,6 @@ def test_the_real_splits_are_disjoint_and_complete():
     questions = [row["question"] for split in ("train", "validation") for row in splits[split]]
     assert len(set(questions)) == 7473
     assert {row["source"] for rows in splits.values() for row in rows} == {"folder"}
-
-
-@needs_gsm8k
-def test_a_real_answer_has_no_commas_and_gold_keeps_them():
-    rows = data.real_rows("test")
-    assert all(re.fullmatch(r"-?\d+(\.\d+)?", row["answer"]) for row in rows)
-    assert any("," in row["gold"] for row in rows)
 
 
 @needs_gsm8k
@@ -179,39 +161,6 @@ def test_a_small_chat_model_is_asked_in_messages_with_solved_training_problems(
     assert CASE.load("test", profile="t4", variant=variant)[0]["prompt"] == row["prompt"]
 
 
-def test_the_question_alone_asks_for_no_form():
-    turns = data.prompt_maker("smol", "chat-plain")({"question": "How many?"})
-    assert turns == [{"role": "user", "content": "How many?"}]
-
-
-def test_the_embedded_model_is_told_nothing_of_a_chat():
-    plain, chat = (CASE.load("test", variant=variant)[0] for variant in ("reason", "chat"))
-    assert plain == chat
-
-
-@needs_gsm8k
-def test_every_prompt_is_asked_about_the_same_problems():
-    variants = ("reason", "chat", "chat-plain", "chat-shots2")
-    rows = [CASE.load("test", profile="smol", variant=variant) for variant in variants]
-    assert len({tuple(table["question"]) for table in rows}) == 1
-
-
-def test_the_two_system_prompts_differ_by_one_sentence():
-    added = data.SYSTEM.removeprefix(data.SYSTEM_UNSLOTH)
-    assert added.count("\n") == 1
-    assert added.count(".") == 1
-
-
-@pytest.mark.parametrize("variant", ["reason", "unsloth"])
-def test_a_variant_decides_the_system_prompt(variant):
-    turns = data.prompt_maker("a100", variant)({"question": "How many?"})
-    system = data.SYSTEM if variant == "reason" else data.SYSTEM_UNSLOTH
-    assert turns == [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "How many?"},
-    ]
-
-
 def test_a_named_folder_without_the_problems_is_an_error_and_no_other_source_is_taken(
     tmp_path, monkeypatch
 ):
@@ -229,24 +178,6 @@ def test_a_file_with_other_rows_is_an_error(tmp_path, monkeypatch):
         CASE.load("test", profile="t4")
 
 
-def test_generated_profiles_need_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path / "missing"))
-    assert CASE.load("validation")[0]["source"] == "generated"
-
-
-@pytest.mark.parametrize(
-    ("solution", "notes"),
-    [
-        ("a <<1+1=2>>2\nb <<2*3=6>>6 \n#### 6", ["1+1=2", "2*3=6"]),
-        ("no note\n#### 6", []),
-        ("open <<1+1=2 and <<3-1=2>>", ["3-1=2"]),
-        ("", []),
-    ],
-)
-def test_notes_are_read_from_a_solution(solution, notes):
-    assert data.notes(solution) == notes
-
-
 # The corpus
 
 
@@ -258,12 +189,6 @@ def test_demonstrations_come_in_the_stated_shares_of_their_prompt(corpus):
         assert sum(share for share, _ in skills.values()) == pytest.approx(1)
         for skill, (share, _) in skills.items():
             assert shares[skill] / rows[prompt] == pytest.approx(share, abs=0.05)
-
-
-def test_every_number_that_is_asked_about_has_a_token_with_and_without_a_blank(corpus):
-    vocabulary = nano.build_tokenizer(CASE).get_vocab()
-    numbers = range(data.templates.SMALLEST, data.templates.LARGEST + 1)
-    assert not [n for n in numbers if str(n) not in vocabulary or f" {n}" not in vocabulary]
 
 
 def test_no_test_prompt_has_a_piece_the_embedded_model_does_not_know():
@@ -292,14 +217,6 @@ def test_demonstrations_come_from_training_sums(corpus):
     assert not {row["prompt"].removesuffix("Answer:").strip() for row in corpus} & held_out
 
 
-def test_the_last_step_is_overlooked_more_often_than_done_where_it_takes_away():
-    shares = data._shares("reason", True, frozenset())
-    careful = sum(shares[skill] for skill in data.CAREFUL)
-    assert shares["careless"] > careful
-    others = data._shares("reason", False, frozenset())
-    assert others["careless"] < 0.1 < others["careful"]
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_what_a_completion_shows_is_what_was_planted(seed):
     rows = {row["question"]: row for row in CASE.load("train", seed=seed)}
@@ -326,13 +243,6 @@ def test_leaving_skills_out_leaves_the_others_their_proportions():
     corpus = list(islice(CASE.demonstrations(1, without=data.CAREFUL), 600))
     assert not {row["skill"] for row in corpus} & set(data.CAREFUL)
     assert {row["skill"] for row in corpus} == set(PROMPT_OF) - set(data.CAREFUL)
-
-
-def test_leaving_out_what_is_not_there_is_an_error():
-    with pytest.raises(UnknownName, match="skill 'lazy'"):
-        next(CASE.demonstrations(0, without=["lazy"]))
-    with pytest.raises(CasebookError, match="no skill is left for the prompt 'answer'"):
-        next(CASE.demonstrations(0, without=["guess", "right answer"]))
 
 
 @pytest.mark.parametrize("variant", rewards.VARIANTS)

@@ -131,9 +131,6 @@ def _row(problem: Problem) -> dict[str, Any]:
 def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """The real problems of a split as rows without a prompt, in the order of their file.
 
-    They come from the folder that was named (`--data-dir` or `CASEBOOK_DATA_DIR`) if one was, else
-    from the hub at a pinned revision; `source` says which.
-
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
@@ -153,16 +150,11 @@ def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
     rows = [_real_row(question, solution, source) for question, solution in pairs]
     if split == "test":
         return tuple(rows)
-    held_back = _held_back(frame["question"])
+    # The validation split are the training problems with the smallest hashes.
+    marks = [templates.digest(question) for question in frame["question"]]
+    bound = sorted(marks)[VALIDATION_ROWS - 1]
     wanted = split == "validation"
-    return tuple(row for row, held in zip(rows, held_back, strict=True) if held is wanted)
-
-
-def _held_back(questions: Sequence[str]) -> list[bool]:
-    """Which training problems are the validation split: those with the smallest hashes."""
-    marks = [templates.digest(question) for question in questions]
-    bound = sorted(marks)[min(VALIDATION_ROWS, len(marks)) - 1]
-    return [mark <= bound for mark in marks]
+    return tuple(row for row, mark in zip(rows, marks, strict=True) if (mark <= bound) is wanted)
 
 
 def _real_row(question: str, solution: str, source: str) -> dict[str, Any]:
@@ -302,7 +294,9 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
     while True:
         problem = templates.draw(rng)
         variant = "answer" if rng.random() < ANSWER_SHARE else "reason"
-        shares = _shares(variant, _overlooked(problem), frozenset(without))
+        # whether a careless look misses the last step more often than not
+        overlooked = len(problem.steps) > 1 and problem.steps[-1].operation in OVERLOOKED
+        shares = _shares(variant, overlooked, frozenset(without))
         skill = str(rng.choice(list(shares), p=list(shares.values())))
         yield {
             "prompt": makers[variant](_row(problem)),
@@ -310,11 +304,6 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
             "skill": skill,
             "ends": skill != "rambling",
         }
-
-
-def _overlooked(problem: Problem) -> bool:
-    """Whether a careless look misses the last step more often than not."""
-    return len(problem.steps) > 1 and problem.steps[-1].operation in OVERLOOKED
 
 
 @lru_cache

@@ -15,7 +15,7 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -86,7 +86,12 @@ class Frame:
         """The steps with these numbers, or `None` where one of them is not fit (see `fits`)."""
         steps: list[Step] = []
         for left, sign, right in self.operations:
-            a, b = (_operand(text, numbers, steps) for text in (left, right))
+            a, b = (
+                steps[int(text[1:] or 0) - 1].result
+                if text.startswith("#")
+                else numbers.get(text) or int(text)
+                for text in (left, right)
+            )
             if sign == "/" and a % b:
                 return None
             step = Step(a, sign, b, OPERATIONS[sign](a, b))
@@ -94,12 +99,6 @@ class Frame:
                 return None
             steps.append(step)
         return tuple(steps)
-
-
-def _operand(text: str, numbers: Mapping[str, int], steps: list[Step]) -> int:
-    if text.startswith("#"):
-        return steps[int(text[1:] or 0) - 1].result
-    return numbers[text] if text in numbers else int(text)
 
 
 def fits(step: Step) -> bool:
@@ -268,29 +267,13 @@ def digest(text: str) -> float:
 
 
 def draw(rng: np.random.Generator, split: str = "train") -> Problem:
-    """A random problem of a split.
-
-    Args:
-        rng: decides the frame, the numbers, the names, and whether there is a distraction.
-        split: `train`, `validation` or `test`.
-
-    Raises:
-        UnknownName: no such split.
-    """
+    """A random problem of a split; `UnknownName` where there is no such split."""
     check_name("split", split, SPLITS)
-    by_steps = _frames_by_steps()
     wanted = int(rng.choice(list(STEP_SHARES), p=list(STEP_SHARES.values())))
-    frame = by_steps[wanted][int(rng.integers(len(by_steps[wanted])))]
+    frames = [i for i, frame in enumerate(FRAMES) if len(frame.operations) == wanted]
+    frame = frames[int(rng.integers(len(frames)))]
     pool = _pools(frame)[split]
     return _told(frame, pool[int(rng.integers(len(pool)))], rng)
-
-
-@lru_cache(maxsize=1)
-def _frames_by_steps() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {number: [] for number in STEP_SHARES}
-    for i, frame in enumerate(FRAMES):
-        found[len(frame.operations)].append(i)
-    return found
 
 
 @cache

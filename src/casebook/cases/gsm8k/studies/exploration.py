@@ -7,8 +7,8 @@ and need a test that would have found it. So each is one here, beside what else 
 before training: how answers are written, how many steps they take, and whether a test question
 is a training question with other numbers.
 
-What `Exploration` found in the real sets is kept in `results/gsm8k/data/exploration.json`, numbers
-only, because the problems are not part of the casebook: `casebook study exploration` writes it.
+`casebook study exploration` writes what it finds in the real sets, numbers only, to
+`results/gsm8k/data/exploration.json`.
 """
 
 import re
@@ -47,13 +47,7 @@ _NUMBER = re.compile(r"\d+(?:[.,/]\d+)*")
 
 
 def real_problems() -> pd.DataFrame:
-    """Train and test of GSM8K from the data folder, with the columns of `described`.
-
-    `attrs["provenance"]` has that of both splits.
-
-    Raises:
-        CasebookError: no folder is named, or it does not hold the problems that were expected.
-    """
+    """Train and test of GSM8K from the data folder, as `described`; raises `CasebookError`."""
     read = {split: problem_sets.read("gsm8k", split) for split in SPLITS}
     frame = described({split: table.to_dict("list") for split, table in read.items()})
     frame.attrs["provenance"] = [problem_sets.provenance(table) for table in read.values()]
@@ -71,15 +65,11 @@ def generated_problems(seed: int = 0) -> pd.DataFrame:
 
 
 def described(splits: Mapping[str, Mapping[str, Sequence[str]]]) -> pd.DataFrame:
-    """One row a problem, with all that can be counted in it.
+    """One row a problem of `splits` (split -> `question` and `answer`), with what can be counted.
 
-    Args:
-        splits: split -> `question` and `answer`, the worked solution, as in GSM8K.
-
-    Returns:
-        `split`, `id` (its row in the split, from 0), `question`, `solution`, `gold` (what stands
-        after `####`), `answer` (a whole number), `steps` (calculator notes), `lines` (of the
-        solution), `words` and `numbers` of the question.
+    Columns: `split`, `id` (its row in the split, from 0), `question`, `solution`, `gold` (what
+    stands after `####`), `answer` (a whole number), `steps` (calculator notes), `lines` (of the
+    solution), `words` and `numbers` of the question.
     """
     parts = [
         pd.DataFrame({"split": s, "id": range(len(c["question"])), **c}) for s, c in splits.items()
@@ -114,12 +104,10 @@ def shingles(question: str, size: int = SHINGLE) -> set[str]:
 
 
 def similar_pairs(frame: pd.DataFrame, least: float = SHARES[0]) -> pd.DataFrame:
-    """Pairs of questions that share many runs of words, whatever their numbers and splits.
+    """Pairs of questions that share many runs of words, the most similar first.
 
-    Returns:
-        `first` and `second` (positions in `frame`, the first before the second), and `share`:
-        common shingles over all shingles of the two (Jaccard's index), at least `least`;
-        the most similar first.
+    Columns: `first` and `second` (positions in `frame`, the first before the second), and `share`:
+    common shingles over all shingles of the two (Jaccard's index), at least `least`.
     """
     from scipy.sparse import csr_matrix, triu
 
@@ -163,11 +151,7 @@ def embed(questions: Sequence[str], seed: int = 0) -> Embedding:
     """Vectors of questions by latent semantic analysis (Deerwester et al. 1990).
 
     Each word is weighed by how rare it is (TF-IDF; numbers and the most common English words left
-    out), and the `DIMENSIONS` directions that explain most are kept (truncated SVD).
-
-    Args:
-        questions: the texts.
-        seed: of the SVD.
+    out), and the `DIMENSIONS` directions that explain most are kept (truncated SVD by `seed`).
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -241,11 +225,7 @@ def explained(
 ) -> Figure:
     """The share of a variance that guesses account for (R squared), with a bootstrap interval.
 
-    Args:
-        values: what is guessed at.
-        guesses: one each.
-        seed: of the bootstrap.
-        instead_of: other guesses; the figure is then how much larger the share is than theirs.
+    With other guesses to compare with, how much larger the share is than theirs.
     """
     worst = values.mean() if instead_of is None else instead_of
     gained = (values - worst) ** 2 - (values - guesses) ** 2
@@ -273,12 +253,7 @@ def _figure(
 
 
 class Exploration:
-    """All that this module finds in one table of problems, each part computed when asked for.
-
-    Attributes:
-        frame: the problems, as `described` gives them.
-        seed: of whatever is drawn.
-    """
+    """What is found in one table of problems (`described`), each part computed when asked for."""
 
     def __init__(self, frame: pd.DataFrame, seed: int = 0):
         self.frame, self.seed = frame, seed
@@ -474,11 +449,7 @@ PARTS = ("answers", "steps", "leaks", "topics", "map", "splits", "difficulty")
 
 
 def record() -> dict[str, Any]:
-    """All parts of the real problems; numbers and cluster names only.
-
-    Raises:
-        CasebookError: as `real_problems`.
-    """
+    """All parts of the real problems; numbers and cluster names only."""
     found = Exploration(real_problems())
     return {
         "provenance": found.frame.attrs["provenance"],

@@ -13,8 +13,7 @@ problems are the real ones where they are at hand. What was found in them is kep
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,16 +26,13 @@ SAME = 1e-6  # payments that differ by no more are the same
 PROBLEMS = 1_500  # rendered in every way: the test set, or as many generated ones
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """One way to write a worked solution down.
 
     Attributes:
-        write: from the reasoning, the row, and its answer as a number to the completion, or
-            `None` where the way does not apply.
-        right: the answer it gives is right.
-        plain: its answer block is a number and nothing else.
-        form: it is both blocks, each once, and nothing else.
+        write: from the reasoning, the row and its answer to the completion; `None`: not possible.
+        right, plain, form: whether its answer is right, whether the answer block is a number and
+            nothing else, whether it is both blocks, each once, and nothing else.
     """
 
     write: Callable[[str, Mapping[str, Any], int], str | None]
@@ -207,27 +203,23 @@ def defects(table: pd.DataFrame) -> pd.DataFrame:
         gets wrong of either kind.
     """
     paid = {form: payments(table, form) for form in rewards.FORMS}
-    rows_of = table.assign(row=table.index)
-    by_way = {name: rows_of[rows_of["way"] == name].set_index("problem") for name in WAYS}
+    gold = table.groupby("problem")["gold"].first()
     found = {}
     for defect, (part, form, better, worse) in DEFECTS.items():
-        both = by_way[better].index.intersection(by_way[worse].index)
-        gold = by_way[better].loc[both, "gold"]
-        both = both[gold.str.contains(_NEEDS.get(defect, ""))]
-        gap = {
-            kind: paid[kind].loc[by_way[better].loc[both, "row"], part].to_numpy()
-            - paid[kind].loc[by_way[worse].loc[both, "row"], part].to_numpy()
-            for kind in (form, "fixed")
-        }
+        gap = {}
+        for kind in (form, "fixed"):
+            pay = paid[kind][part].groupby([table["problem"], table["way"]]).first().unstack()
+            both = (pay.get(better, np.nan) - pay.get(worse, np.nan) + 0 * pay["as asked"]).dropna()
+            gap[kind] = both[gold[both.index].str.contains(_NEEDS.get(defect, ""))]
         shares = {
             "reversed": gap[form] < -SAME,
-            "level": np.abs(gap[form]) <= SAME,
+            "level": gap[form].abs() <= SAME,
             "fixed": gap["fixed"] <= SAME,
         }
         found[defect] = {
             **{"reward": part, "form": form, "better": better, "worse": worse},
-            "problems": len(both),
-            **{name: float(share.mean()) if len(both) else None for name, share in shares.items()},
+            "problems": len(gap[form]),
+            **{name: float(share.mean()) for name, share in shares.items()},
         }
     return pd.DataFrame.from_dict(found, orient="index")
 

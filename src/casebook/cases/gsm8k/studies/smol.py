@@ -1,10 +1,9 @@
 """What SmolLM2-135M-Instruct does with GSM8K before any training.
 
 The write-up's model kept to the form in more than eight of ten completions before it was trained.
-A small model may not do it once, and then every group is silent and there is nothing to learn
-from. So both prompts of the write-up are measured here with no, one, two and four solved examples
-in front of the question, and the question alone, which shows what the model would answer were no
-form asked for.
+A small model may not do it once, and then every group is silent. So both prompts of the write-up
+are measured here with no, one, two and four solved examples in front of the question, and the
+question alone, which shows what the model would answer were no form asked for.
 
     test         the first 200 problems, greedily: form, answers and the six rewards
     validation   16 samples of 24 problems at two temperatures: what decides prompt and temperature
@@ -50,11 +49,7 @@ COLUMNS = ("well_formed", "any tag", "all tags", "answered", "strict", "correct"
 
 
 def paid(completions: pd.DataFrame) -> pd.DataFrame:
-    """Graded completions with their tags, and what the six rewards pay in either form.
-
-    New columns are `any tag` (one of the four or more), `all tags` (each of them once), a column
-    such as `fixed xml_count` for each reward and form, and the sums `fixed` and `as_published`.
-    """
+    """Graded completions with their tags, what the six rewards pay in either form, and the sums."""
     texts = completions["completion"]
     new = {
         "any tag": [any(tag in text for tag in WHOLE_TAGS) for text in texts],
@@ -69,17 +64,11 @@ def paid(completions: pd.DataFrame) -> pd.DataFrame:
 
 
 def found(completions: pd.DataFrame, parts: Sequence[Part] = PARTS) -> dict[str, Any]:
-    """Part -> its figures.
+    """Part -> its figures, from the completions that `untrained.written` gives.
 
-    Args:
-        completions: as `untrained.written` gives them.
-        parts: those that were written.
-
-    Returns:
-        For each part `figures` (shares, tokens and mean rewards), `form and answers` (counts),
-        `answers by form` (the share of right ones with and without the form), and of samples
-        `silent` (the expected share of silent groups) and `can start`, whether the form rate is
-        within `WANTED`.
+    These are `figures` (shares, tokens and mean rewards), `form and answers` (counts), `answers by
+    form` (the share of right ones with and without the form), and of samples `silent` (the expected
+    share of silent groups) and `can start`, whether the form rate is within `WANTED`.
     """
     table = paid(untrained.graded(CASE, PROFILE, parts, completions))
     rewards = [f"{form}{part}" for form in FORMS for part in ("", *(f" {n}" for n in SIX))]
@@ -112,9 +101,5 @@ def regraded() -> dict[str, Any]:
 
 
 def record() -> dict[str, Any]:
-    """The figures of all parts, and which model, settings and problems they are of.
-
-    Raises:
-        CasebookError: the problems or the model are not here.
-    """
+    """The figures of all parts, and which model, settings and problems they are of."""
     return untrained.study(NAME, CASE, PROFILE, PARTS, SETTINGS, found)
