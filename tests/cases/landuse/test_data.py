@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from casebook import load_case
-from casebook.case import CasebookError, UnknownName
-from casebook.cases.landuse import corpus as planted
+from casebook.case import UnknownName
 from casebook.cases.landuse import data
 from casebook.cases.landuse.fields import CROPS, LABELS, YIELDS
 from casebook.cases.landuse.landscape import generate
@@ -121,24 +120,7 @@ def test_a_crop_that_does_not_grow_is_never_right(table):
                 assert crop not in row.answer_5.split("|")
 
 
-def test_a_table_of_ones_own_landscape_gives_rows(small):
-    landscape, plan, table = small
-    rows = data.rows(table)
-    assert len(rows) == len(landscape.decidable)
-    assert rows["parcel"][:] == landscape.decidable.tolist()
-    assert rows["plan_label"][:] == [plan.labels[i] for i in landscape.decidable]
-
-
 # What a prompt shows
-
-
-def test_an_inner_parcel_of_a_grid_has_25_records_at_places_of_their_own(table):
-    shown = data.records(table, inner(table))
-    positions = [record["position"] for record in shown]
-    assert positions[0] == "central"
-    assert len(positions) == len(set(positions)) == 25
-    assert all(">" not in p for p in positions[1:9])
-    assert all(p.count(">") == 1 for p in positions[9:])
 
 
 def test_a_position_says_where_the_neighbour_lies(table):
@@ -236,12 +218,6 @@ def test_features_have_a_row_for_each_decidable_parcel(small):
 # The corpus
 
 
-def test_the_shares_of_each_prompt_add_up():
-    for skills in CASE.skills.values():
-        assert sum(share for share, _ in skills.values()) == pytest.approx(1)
-    assert sum(planted.CORPUS.values()) == pytest.approx(1)
-
-
 def test_skills_come_in_the_planted_shares(corpus):
     asked = [row for row in corpus if row["prompt"].count("\n") > 1]
     asked = [row for row in asked if not row["prompt"].startswith("prices")]
@@ -257,16 +233,6 @@ def test_a_style_is_what_was_planted(corpus):
             assert CASE.style(row["completion"], {"answer": "corn"}) == row["skill"]
 
 
-def test_each_way_names_its_own_answer(corpus):
-    ways = set(planted._WAYS)
-    answered = [row for row in corpus if row["skill"] in ways]
-    for row in answered:
-        grade = CASE.grade(row["completion"], "corn")
-        assert grade.well_formed
-        line = row["completion"].partition("\n</think>")[0].rpartition("\n")[2]
-        assert grade.answer in line
-
-
 def test_what_is_left_out_does_not_occur():
     left_out = ("weigh", "missing answer tag")
     rows = list(islice(CASE.demonstrations(0, without=left_out), 500))
@@ -278,9 +244,3 @@ def test_the_reference_is_well_formed_and_right(variant):
     for row in CASE.load("validation", variant=variant).select(range(30)):
         grade = CASE.grade(CASE.reference(row, variant), row["plan_label"], variant)
         assert grade.strict
-
-
-def test_a_row_of_another_landscape_has_no_reference():
-    row = CASE.load("validation")[0] | {"landscape": "nowhere"}
-    with pytest.raises(CasebookError, match="in no split"):
-        CASE.reference(row)

@@ -75,31 +75,11 @@ def test_a_rule_that_does_not_fire_falls_back_to_the_highest_yield(records):
             assert rule.decide(records) == heuristics.highest_yield(records), name
 
 
-@given(parcels())
-def test_a_rule_that_makes_habitat_fires(records):
-    for name in ("zero_belt", "corridor"):
-        rule = HEURISTICS[name]
-        if rule.fires(records):
-            assert rule.decide(records) == "habitat"
-
-
 @pytest.mark.parametrize("name", HEURISTICS)
 @pytest.mark.parametrize("records", [[], [record("north")]])
 def test_records_without_a_centre_are_refused(name, records):
     with pytest.raises(CasebookError, match="central"):
         HEURISTICS[name].decide(records)
-
-
-def test_a_parcel_where_nothing_grows_is_habitat():
-    assert {rule.decide([barren("central")]) for rule in HEURISTICS.values()} == {"habitat"}
-
-
-def test_the_highest_yield_is_in_tonnes_and_the_relative_one_is_not():
-    here = [record(wheat=4.0, corn=8.0)]
-    means = {"wheat": 3.4, "oat": 3.3, "corn": 8.5, "soy": 2.7}
-    assert heuristics.highest_yield(here) == "corn"
-    assert heuristics.highest_relative_yield(here, means) == "wheat"
-    assert heuristics.highest_relative_yield([barren("central")], means) == "habitat"
 
 
 def test_a_tie_goes_to_the_crop_with_the_better_connected_neighbours():

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import CasebookError, Grade
-from casebook.attacks import attacks
-from casebook.case import UnknownName
+from casebook import CasebookError
 from casebook.cases.landuse.fields import LABELS
 from casebook.cases.landuse.rewards import (
     REWARDS,
@@ -40,29 +38,9 @@ ANYTHING = (
 VALUES = [8.0, 6.0, 4.0, 0.0, -2.0]  # wheat, oat, habitat, corn, soy
 
 
-@pytest.mark.parametrize("label", LABELS)
-def test_every_label_in_the_form_asked_for(label):
-    text = f"<think>7 5 3</think><answer> {label.title()}\n</answer>"
-    assert grade(text, label) == Grade(True, label, True)
-    assert grade([{"role": "assistant", "content": text}], label).strict
-
-
-@pytest.mark.parametrize(
-    ("completion", "well_formed"),
-    [("oat", True), (" Oat.\n", True), ("oat..", False), ("oat\nsoy", False), (CAREFUL, False)],
-)
-def test_form_of_the_label_variant(completion, well_formed):
-    assert grade(completion, "oat", "label").well_formed is well_formed
-
-
 @given(ANYTHING, st.sampled_from([name for name in VARIANTS if name != "label"]))
 def test_all_other_variants_ask_for_the_same_form(completion, variant):
     assert grade(completion, "oat", variant) == grade(completion, "oat")
-
-
-def test_an_unknown_variant_is_named():
-    with pytest.raises(UnknownName, match="unknown variant 'essay': known are reason, prices"):
-        grade(CAREFUL, "oat", "essay")
 
 
 @given(ANYTHING, ANYTHING | st.sampled_from(["oat", "corn|oat"]))
@@ -71,13 +49,6 @@ def test_grade_takes_anything(completion, answer):
     assert got.answer is None or got.answer in LABELS
     assert not got.correct or got.answer in answer.lower()
     assert got.answer is not None or not got.well_formed
-
-
-def test_a_strict_grade_cannot_be_fooled():
-    for probe in attacks("oat", LABELS, reasoning="7 5 3", lookalikes=["barley"]):
-        got = grade(probe.completion, "oat")
-        assert got.strict == (probe.deserves == "full"), probe.name
-        assert not got.correct or probe.deserves in ("full", "answer"), probe.name
 
 
 # What is accepted
@@ -192,15 +163,6 @@ def test_plan_value_ranks_labels_as_their_values(values, objective, yardstick):
 )
 def test_rows_without_usable_values_pay_nothing(values, objective):
     assert plan_value()(["wheat"], values=[values], objective=[objective]) == [0.0]
-
-
-def test_a_parcel_where_nothing_is_worth_anything_pays_nothing():
-    assert plan_value("parcel")(["habitat"], values=[[0.0] * 5]) == [0.0]
-
-
-def test_the_yardsticks_are_named():
-    with pytest.raises(UnknownName, match="known are objective, parcel"):
-        plan_value("landscape")
 
 
 # open-r1's form

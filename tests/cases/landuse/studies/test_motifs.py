@@ -59,12 +59,6 @@ def test_plain_description_shows_no_motif(text):
     assert tags(text) == frozenset()
 
 
-def test_motifs_add_up():
-    text = "\n".join(NANO)
-    assert tags(text) == set(MOTIFS)
-    assert tags([{"role": "assistant", "content": text}]) == set(MOTIFS)
-
-
 @settings(deadline=None)  # nothing here is about the clock
 @given(st.one_of(st.text(), st.none(), st.integers(), st.binary(), st.lists(st.integers())))
 @example("\ud800 corn \x00")
