@@ -138,22 +138,6 @@ def written(constraint: Constraint, longest: int = 16) -> list[tuple[int, ...]]:
     return sorted(whole)
 
 
-def prefix_function(
-    constraint: Constraint, prompt_length: int
-) -> Callable[[int, "torch.Tensor"], list[int]]:
-    """A rule as the `prefix_allowed_tokens_fn` of transformers' `generate`.
-
-    Args:
-        constraint: the rule.
-        prompt_length: tokens of the prompts, left padding included.
-    """
-
-    def allowed(batch_id: int, input_ids: "torch.Tensor") -> list[int]:
-        return constraint.allowed(input_ids[prompt_length:].tolist())
-
-    return allowed
-
-
 @contextmanager
 def constrained_generation(model: Any, constraint: Constraint | None) -> Iterator[None]:
     """Inside it, `model.generate` keeps to the rule: for code that calls `generate` itself."""
@@ -163,8 +147,12 @@ def constrained_generation(model: Any, constraint: Constraint | None) -> Iterato
     plain = model.generate
 
     def generate(**arguments):
-        length = arguments["input_ids"].shape[1]
-        return plain(prefix_allowed_tokens_fn=prefix_function(constraint, length), **arguments)
+        length = arguments["input_ids"].shape[1]  # of the prompts, left padding included
+
+        def allowed(batch_id: int, input_ids: "torch.Tensor") -> list[int]:
+            return constraint.allowed(input_ids[length:].tolist())
+
+        return plain(prefix_allowed_tokens_fn=allowed, **arguments)
 
     with replaced_generate(model, generate):
         yield

@@ -99,17 +99,9 @@ class PeftLanguageModel:
     ) -> PeftModel:
         """The model with a LoRA adapter, initialised from `random_state`."""
         set_seed(random_state)
-        return get_peft_model(
-            model,
-            LoraConfig(
-                task_type="CAUSAL_LM",
-                r=r,
-                lora_alpha=lora_alpha,
-                lora_dropout=lora_dropout,
-                target_modules=target_modules,
-                bias="none",
-            ),
-        )
+        lora = {"r": r, "lora_alpha": lora_alpha, "lora_dropout": lora_dropout, "bias": "none"}
+        config = LoraConfig(task_type="CAUSAL_LM", target_modules=target_modules, **lora)
+        return get_peft_model(model, config)
 
 
 class FastLanguageModel:
@@ -191,16 +183,12 @@ def _load(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
 
 def base_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     """What `FastLanguageModel.from_pretrained` is called with."""
-    arguments = {
+    names = ("max_seq_length", "load_in_4bit", "fast_inference", "attn_implementation")
+    arguments = {name: settings[name] for name in names if name in settings} | {
         "model_name": model_source(settings["model_name_or_path"]),
-        "max_seq_length": settings["max_seq_length"],
         "dtype": getattr(torch, settings["dtype"]),  # Unsloth does not take every name of one
-        "load_in_4bit": settings["load_in_4bit"],
-        "fast_inference": settings["fast_inference"],
         "full_finetuning": not settings["use_peft"],
     }
-    if "attn_implementation" in settings:
-        arguments["attn_implementation"] = settings["attn_implementation"]
     if settings.get("use_cpu") and not unsloth_chosen():
         arguments["device_map"] = "cpu"
     if settings["fast_inference"]:
@@ -353,8 +341,7 @@ def weights_hash(folder: Path) -> str:
     content = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
         with open(file, "rb") as opened:
-            while part := opened.read(2**24):
-                content.update(part)
+            hashlib.file_digest(opened, lambda: content)
     return content.hexdigest()
 
 
