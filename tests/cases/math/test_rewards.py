@@ -71,7 +71,7 @@ def box(content):
         r"So it is $\boxed{\frac{1}{2}}$.",
         r"$$\boxed{\left\{1,2\right\}}$$",
         r"\boxed {5}",
-        r"\fbox{5}",
+        r"\fbox{5 }",
         r"\boxed{y = 2x + 3}",
         r"\boxed{\theta = 30^\circ}",
         r"\boxed{x=5\text{ or }x=-5}",

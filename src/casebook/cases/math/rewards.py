@@ -44,7 +44,7 @@ BOXES = ("last", "documentation")
 FORMS = ("think_format", "boxed_format")
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*\{?")
-_CLOSING = re.compile(r"\}(?:\s|\\[)\]]|[$.])*")  # the box's own brace, and what may follow it
+_CLOSING = re.compile(r"\s*\}(?:\s|\\[)\]]|[$.])*")  # the box's own brace, and what may follow it
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
@@ -68,10 +68,11 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """
     check_name("variant", variant or "reason", VARIANTS)
     text = completion_text(completion)
-    bare = _bare(text) if variant == "answer" and last_boxed(text) is None else ""
-    found = bare if _one_answer(bare) else answer_of(text)
+    bare = _bare(text) if variant == "answer" else ""
+    alone = _one_answer(bare)
+    found = bare if alone else answer_of(text)
     correct = found is not None and isinstance(answer, str) and same_answer(found, answer)
-    return Grade(_well_formed(text, variant), found, correct)
+    return Grade(alone if variant == "answer" else _boxes_one(text), found, correct)
 
 
 def exact_match(box: str = "last") -> Reward:
@@ -222,16 +223,9 @@ def overlong(max_length: int, buffer: int, penalty: float = -1.0) -> Reward:
     return overlong
 
 
-REWARDS = RewardFactories(
-    exact_match=exact_match,
-    equivalence=equivalence,
-    think_format=think_format,
-    boxed_format=boxed_format,
-    gated=gated,
-    overlong=overlong,
-    random_reward=random_reward,
-    repetition=repetition_penalty,
-)
+_MADE_HERE = (exact_match, equivalence, think_format, boxed_format, gated, overlong, random_reward)
+REWARDS = RewardFactories({make.__name__: make for make in _MADE_HERE})
+REWARDS["repetition"] = repetition_penalty
 
 
 def _right(text: str, gold: Any, reading: str, variant: str | None) -> bool:
@@ -239,10 +233,6 @@ def _right(text: str, gold: Any, reading: str, variant: str | None) -> bool:
         return False
     got = grade(text, gold, variant)
     return got.strict if reading == "strict" else got.correct
-
-
-def _well_formed(text: str, variant: str | None) -> bool:
-    return _one_answer(_bare(text)) if variant == "answer" else _boxes_one(text)
 
 
 def _bare(text: str) -> str:

@@ -238,17 +238,12 @@ def known_ngrams(case: str, n: int) -> frozenset[tuple[str, ...]]:
 
 
 def of_texts(written: pd.DataFrame, known: Mapping[int, frozenset]) -> dict[str, float]:
-    """The signs that texts alone give, over the completions of one step.
+    """The signs that texts alone give, by name, over the completions of one step.
 
     Args:
         written: at least `completion` and `extracted` (the answer read, or none).
         known: n -> known n-grams, for 1 and 2.
-
-    Returns:
-        Name of the sign -> its mean; empty for no completions.
     """
-    if written.empty:
-        return {}
     texts = written["completion"].tolist()
     return {
         "repetition": float(repetition(texts).mean()),
@@ -271,11 +266,9 @@ def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) 
     Returns:
         Indexed by step; columns as in `SIGNS`, and `accuracy` (held out, sampled).
     """
-    metrics = run.metrics().set_index("step")
-    logged = metrics[[c for c in LOGGED if c in metrics]].rename(columns=LOGGED)
-    validation = run.validation().set_index("step")
+    logged = run.metrics().set_index("step").rename(columns=LOGGED)
     held_out = {"sampled_accuracy": "accuracy", "kl_from_base": "KL from base"}
-    measured = validation[[c for c in held_out if c in validation]].rename(columns=held_out)
+    measured = run.validation().set_index("step").rename(columns=held_out)
     rows = {}
     for step, written in run.completions().groupby("step"):
         rows[step] = of_texts(written, known)
@@ -284,8 +277,8 @@ def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) 
             scored = surprise(*base, prompts, texts, (~written["truncated"]).tolist())
             rows[step]["surprise of base"] = float(np.nanmean(scored))
     read = pd.DataFrame.from_dict(rows, orient="index")
-    signs = pd.concat([logged, measured, read], axis=1).sort_index()
-    signs.index.name = "step"
+    parts = (logged.filter(list(LOGGED.values())), measured.filter(list(held_out.values())), read)
+    signs = pd.concat(parts, axis=1).sort_index().rename_axis("step")
     return signs.reindex(columns=[*SIGNS, "accuracy"]).astype(float)
 
 

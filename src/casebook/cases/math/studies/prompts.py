@@ -102,13 +102,12 @@ def finished(solutions: Sequence[str], limits: Sequence[int]) -> np.ndarray:
 
 
 def _box_end(solution: str) -> float:
-    """The tokens up to the end of the last box; infinite where there is none."""
-    start = solution.rfind("\\boxed")
-    depth = 0
-    for place in range(max(start, 0), len(solution)):
-        depth += {"{": 1, "}": -1}.get(solution[place], 0)
-        if depth == 0 and solution[place] == "}":
-            return tokens(solution[: place + 1])
+    """The tokens up to the end of the last box; infinite where it is not closed."""
+    depth, start = 0, solution.rfind("\\boxed")
+    for brace in re.finditer("[{}]", solution[max(start, 0) :]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0 and brace[0] == "}":
+            return tokens(solution[: max(start, 0) + brace.end()])
     return float("inf")
 
 
