@@ -68,7 +68,7 @@ def preflight(
     word = NOT if reasons else FITS
     parts = estimate.memory(settings, shape, machine, prompt)
     error = estimate.ERROR_GPU if machine.gpu else estimate.ERROR_CPU
-    low, high = ((1 + sign * error) * sum(parts.values()) for sign in (-1, 1))
+    low, high = (int((1 + sign * error) * sum(parts.values())) for sign in (-1, 1))
     if high > machine.there:
         word = NOT if reasons or low > machine.there else CLOSE
         size = f"{low / GIB:.1f} to {high / GIB:.1f} of {machine.there / GIB:.1f} GiB"
@@ -95,7 +95,7 @@ def preflight(
         "steps": settings["max_steps"],
         "checks": looked,
         "prompt": {"longest": prompt, "how": how},
-        "memory": {"parts": parts, "low": int(low), "high": int(high), "there": machine.there},
+        "memory": {"parts": parts, "low": low, "high": high, "there": machine.there},
         "seconds_per_step": span and dict(zip(("low", "high"), span, strict=True)),
         "measured": figures,
         "verdict": word,
@@ -106,14 +106,11 @@ def preflight(
 def _dull(figures: Mapping[str, Any]) -> list[str]:
     """What the completions of an untrained policy say against a training."""
     silent, cut = (figures[name]["value"] for name in ("silent", "truncated"))
-    found = []
-    if silent > SILENT:
-        why = "easier rows, larger groups, or a higher temperature"
-        found.append(f"{silent:.0%} of the groups are silent, and teach nothing: {why}")
-    if cut > TRUNCATED:
-        where = "at max_completion_length: raise it, or ask for shorter answers"
-        found.append(f"{cut:.0%} of the completions are cut {where}")
-    return found
+    easier = "easier rows, larger groups, or a higher temperature"
+    longer = "at max_completion_length: raise it, or ask for shorter answers"
+    said = {f"{silent:.0%} of the groups are silent, and teach nothing: {easier}": silent > SILENT}
+    said |= {f"{cut:.0%} of the completions are cut {longer}": cut > TRUNCATED}
+    return [reason for reason, holds in said.items() if holds]
 
 
 def longest_prompt(settings: Mapping[str, Any], shape: Shape) -> tuple[int, str]:
@@ -152,16 +149,13 @@ def longest_prompt(settings: Mapping[str, Any], shape: Shape) -> tuple[int, str]
 
 def lines(found: Mapping[str, Any]) -> list[str]:
     """A preflight as it is printed."""
-    bad = [check for check in found["checks"] if check["state"] != OK]
-    need, span, prompt = found["memory"], found["seconds_per_step"], found["prompt"]
+    checks, need, span = found["checks"], found["memory"], found["seconds_per_step"]
+    good = sum(check["state"] == OK for check in checks)
+    said = [f"{found['config']} on {found['machine']}", f"checks: {good} ok"]
+    said += [f"  {c['state']}: {c['name']}, {c['said']}" for c in checks if c["state"] != OK]
+    said.append("longest prompt: {longest} tokens ({how})".format(**found["prompt"]))
     low, high, there = (need[name] / GIB for name in ("low", "high", "there"))
-    said = [
-        f"{found['config']} on {found['machine']}",
-        f"checks: {len(found['checks']) - len(bad)} ok",
-        *(f"  {check['state']}: {check['name']}, {check['said']}" for check in bad),
-        f"longest prompt: {prompt['longest']} tokens ({prompt['how']})",
-        f"memory: {low:.1f} to {high:.1f} GiB, and there are {there:.1f}; in GiB",
-    ]
+    said.append(f"memory: {low:.1f} to {high:.1f} GiB, and there are {there:.1f}; in GiB")
     parts = sorted(need["parts"].items(), key=lambda part: -part[1])
     said += [f"  {size / GIB:6.2f} {name}" for name, size in parts]
     if span:

@@ -100,9 +100,8 @@ def versions(settings: Mapping[str, Any], machine: Machine) -> Iterator[Check]:
 
 def disk(settings: Mapping[str, Any], shape: Shape) -> Check:
     """Whether the folder of runs can be written, and holds what a run leaves at most."""
-    folder = there = paths.runs_dir()
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    folder = paths.runs_dir().absolute()
+    there = next(place for place in (folder, *folder.parents) if place.exists())
     if not os.access(there, os.W_OK):
         return Check("disk", FAILS, f"{folder} cannot be written")
     if settings["use_peft"]:
@@ -125,7 +124,8 @@ def model(name: str, missing: str) -> Check:
         return Check("model", FAILS, str(error))
     from huggingface_hub import try_to_load_from_cache
 
-    if Path(source).is_dir() or try_to_load_from_cache(source, "config.json"):
+    cached = not Path(source).is_dir() and try_to_load_from_cache(source, "config.json")
+    if Path(source).is_dir() or isinstance(cached, str):
         return Check("model", OK, f"{source} is here")
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         return Check("model", missing, f"{source} is not here, and HF_HUB_OFFLINE forbids to ask")

@@ -46,14 +46,7 @@ VLLM_BATCH = 64  # completions that vLLM writes at a time
 def memory(
     settings: Mapping[str, Any], shape: Shape, machine: Machine, prompt: int
 ) -> dict[str, int]:
-    """What takes memory at a training's peak: part -> bytes.
-
-    Args:
-        settings: of a training, as `casebook.settings.checked` gives them.
-        shape: of its model.
-        machine: where it runs.
-        prompt: tokens of the longest prompt.
-    """
+    """What takes memory at a training's peak: part -> bytes; `prompt` is the longest, in tokens."""
     weights = weights_bytes(settings, shape)
     parts = {"process": PROCESS_GPU if machine.gpu else PROCESS_CPU, "weights": weights}
     if settings["use_peft"]:

@@ -26,10 +26,6 @@ def measured(settings: Mapping[str, Any]) -> dict[str, Any]:
         `seconds` (of the last step), `bytes` (the most that was held: of the GPU, else of the
         process), `prompts`, and figures with intervals over prompts: `silent` (the share of
         groups), `reward`, `truncated`, `well_formed`, `correct`, `tokens`.
-
-    Raises:
-        CasebookError: as a training does; or it is no GRPO by TRL.
-        RuntimeError: as `casebook.models.generation.out_of_memory` knows it.
     """
     if settings.get("method", "grpo") != "grpo":
         raise CasebookError(f"--measure knows TRL's GRPO only, not {settings['method']!r}")

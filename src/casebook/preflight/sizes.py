@@ -10,7 +10,7 @@ import yaml
 from casebook import paths, pretrained
 from casebook.case import CasebookError, check_name
 
-GIB = 2**30
+GIB, HERE = 2**30, Path(__file__).parent
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # dense decoders whose layers are counted here
 
 
@@ -42,16 +42,11 @@ class Shape(NamedTuple):
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
         """The matrices of one layer: name -> inputs and outputs."""
+        wide, high = self.hidden, self.intermediate
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        return {
-            "q_proj": (self.hidden, queries),
-            "k_proj": (self.hidden, keys),
-            "v_proj": (self.hidden, keys),
-            "o_proj": (queries, self.hidden),
-            "gate_proj": (self.hidden, self.intermediate),
-            "up_proj": (self.hidden, self.intermediate),
-            "down_proj": (self.intermediate, self.hidden),
-        }
+        attention = {"q_proj": (wide, queries), "k_proj": (wide, keys), "v_proj": (wide, keys)}
+        mlp = {"gate_proj": (wide, high), "up_proj": (wide, high), "down_proj": (high, wide)}
+        return attention | {"o_proj": (queries, wide)} | mlp
 
     @property
     def linear(self) -> int:
@@ -99,10 +94,8 @@ def shape_of(model: str) -> Shape:
             " or run where the hub is reachable"
         ) from error
     if config.model_type not in FAMILIES:
-        raise CasebookError(
-            f"memory is known for the families {', '.join(FAMILIES)}, and {model} is of "
-            f"{config.model_type}"
-        )
+        known = ", ".join(FAMILIES)
+        raise CasebookError(f"memory is known for {known}, and {model} is of {config.model_type}")
     heads = config.num_attention_heads
     return Shape(
         hidden=config.hidden_size,
@@ -121,7 +114,7 @@ def shape_of(model: str) -> Shape:
 @cache
 def known_shapes() -> dict[str, Shape]:
     """The shapes of `models.yaml`, by the models' names on the hub."""
-    rows = _table("models.yaml")
+    rows = yaml.safe_load((HERE / "models.yaml").read_text())
     return {name: Shape(**{key: row[key] for key in Shape._fields}) for name, row in rows.items()}
 
 
@@ -129,13 +122,11 @@ class Machine(NamedTuple):
     """What a training may take.
 
     Attributes:
-        name: among people.
-        there: bytes that a training's process may take.
-        total: bytes of the GPU, or of the machine's memory.
+        there: bytes that a training's process may take, of those in `total`.
         gpu: whether it is one.
         bf16, vllm: whether it can do with them.
-        bandwidth: GB a second; `None` where unknown.
-        tflops: 16-bit operations, 10^12 a second; `None` where unknown.
+        bandwidth: GB a second; `None` where unknown, as is
+        tflops: 16-bit operations, 10^12 a second.
     """
 
     name: str
@@ -151,7 +142,7 @@ class Machine(NamedTuple):
 @cache
 def cards() -> dict[str, Machine]:
     """The cards that `--gpu` knows, from `cards.yaml`."""
-    rows = _table("cards.yaml")
+    rows = yaml.safe_load((HERE / "cards.yaml").read_text())
     sizes = {key: int(row.pop("gib") * GIB) for key, row in rows.items()}
     return {key: Machine(there=sizes[key], total=sizes[key], gpu=True, **rows[key]) for key in rows}
 
@@ -186,7 +177,3 @@ def gpu_of(name: str, free: int, total: int, bf16: bool) -> Machine:
     alike = [card for card in cards().values() if card.bf16 == bf16]
     near = min(alike, key=lambda card: abs(card.total - total))
     return near._replace(name=name, there=free, total=total)
-
-
-def _table(name: str) -> dict[str, dict[str, Any]]:
-    return yaml.safe_load((Path(__file__).parent / name).read_text())
