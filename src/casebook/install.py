@@ -41,7 +41,7 @@ def install(kind: str, extras: Sequence[str] = ()) -> None:
     """
     if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
         sys.exit(f"Python {sys.version.split()[0]} does not fit: the casebook needs 3.11 to 3.13.")
-    before = _loaded()
+    loaded = {name: installed_version(name) for name in LOADED if name in sys.modules}
     pins = pins_of("requirements.txt")
     chosen = [pins[name] for name in (LIGHT if kind == "light" else TRAINING)]
     keep = [f"{name}=={found}" for name in KEPT if (found := installed_version(name))]
@@ -50,11 +50,8 @@ def install(kind: str, extras: Sequence[str] = ()) -> None:
     _pip("the casebook and its libraries", "-e", package, *chosen, *keep)
     if kind == "train":
         _install_for_training(chosen, keep)
-    changed = [
-        f"{name} {old} (now {new})"
-        for name, old in before.items()
-        if (new := installed_version(name)) != old
-    ]
+    now = {name: installed_version(name) for name in loaded}
+    changed = [f"{n} {old} (now {now[n]})" for n, old in loaded.items() if old and old != now[n]]
     if changed:
         sys.exit(
             f"This kernel had loaded {', '.join(changed)}: restart it (Runtime, Restart session) "
@@ -138,30 +135,22 @@ def _vllm_fault() -> str | None:
 def _pip(what: str, *arguments: str) -> None:
     """Install, with what is downloaded as it goes; a `SystemExit` says what went wrong."""
     _say(f"Installing {what} ...")
-    lines = _pip_run(["install", *arguments])
-    if lines is not None:
+    code, lines = _pip_run(["install", *arguments])
+    if code:
         errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
         sys.exit(f"pip could not install {what}: {' '.join(errors) or 'no reason given'}")
 
 
-def _pip_run(arguments: Iterable[str]) -> list[str] | None:
-    """Run pip; `None` where it succeeded, else its last lines."""
-    command = [sys.executable, "-m", "pip", *arguments]
-    last: deque[str] = deque(maxlen=30)
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
-    ) as pip:
+def _pip_run(arguments: Iterable[str]) -> tuple[int, list[str]]:
+    """Run pip; its exit code and its last lines."""
+    command, last = [sys.executable, "-m", "pip", *arguments], deque(maxlen=30)
+    merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, **merged, text=True, bufsize=1) as pip:
         for line in map(str.rstrip, pip.stdout):
             last.append(line)
             if re.match(r"\s*Downloading .*\d MB", line):
                 _say(f"  {line.strip()}")
-    return list(last) if pip.returncode else None
-
-
-def _loaded() -> dict[str, str]:
-    """The versions of the libraries that this kernel has loaded already."""
-    found = {name: installed_version(name) for name in LOADED if name in sys.modules}
-    return {name: found for name, found in found.items() if found}
+    return pip.returncode, list(last)
 
 
 def installed_version(name: str) -> str | None:
