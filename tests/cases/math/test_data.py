@@ -252,6 +252,13 @@ def test_a_skill_is_graded_as_its_name_says(skill, corpus, gold_of):
         assert (grade.strict, grade.correct) == GRADES[skill], row
 
 
+def test_a_seed_and_what_is_left_out_decide_the_corpus():
+    first, again, other = (list(islice(CASE.demonstrations(seed), 20)) for seed in (0, 0, 1))
+    assert first == again != other
+    rows = islice(CASE.demonstrations(0, without=tuple(data.CAREFUL)), 500)
+    assert not {row["skill"] for row in rows} & set(data.CAREFUL)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_reference_is_well_formed_and_right(variant):
     for row in CASE.load("validation", variant=variant).select(range(40)):

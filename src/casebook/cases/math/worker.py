@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import lru_cache
 
 CPU_SECONDS = 1.0  # of processor time for one question; ordinary ones take a hundredth
 MEMORY = 2 << 30  # bytes of address space of a worker
@@ -33,6 +34,7 @@ def equal(gold: str, predictions: list[str]) -> bool:
     return bool(_ask("equal", gold, predictions))
 
 
+@lru_cache(maxsize=10_000)  # a reward, its log and an evaluation ask about one text each
 def extracted(text: str) -> str | None:
     """What math-verify takes for the answer of a text without a box."""
     return _ask("extracted", text)
