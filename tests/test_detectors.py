@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from casebook import detectors
-from casebook.detectors import DETECTORS, RunWatch, diagnose
+from casebook.detectors import RunWatch, diagnose
 
 NOTHING = pd.DataFrame()
 PARTS = ("correct", "tag_format")
@@ -89,12 +89,6 @@ def test_a_run_that_ends_well_is_left_in_peace():
     good.loc[0, "reward/tag_format"] = 0.0  # it was learned, early on
     good["reward"] = good["reward/correct"] + 0.2 * good["reward/tag_format"]
     assert diagnose(solved, good, SETTINGS) == []
-
-
-@pytest.mark.parametrize("detector", DETECTORS.values(), ids=DETECTORS)
-def test_nothing_to_look_at_is_no_finding(detector):
-    assert detector(NOTHING, NOTHING, {}) is None
-    assert detector(metrics_of(3), completions_of(steps=1, groups=2), SETTINGS) is None
 
 
 def test_evaluations_may_stand_among_the_steps():
@@ -178,12 +172,6 @@ def test_groups_that_repeat_one_text_are_sampled_too_coldly():
     sure["reward"] = sure["correct"].astype(float)
     finding = detectors.no_gradient(metrics_of(frac_reward_zero_std=1.0), sure, SETTINGS)
     assert "temperature" in finding.advice
-
-
-def test_without_completions_the_share_is_still_told():
-    finding = detectors.no_gradient(metrics_of(frac_reward_zero_std=0.6), NOTHING, {})
-    assert "60%" in finding.message
-    assert "Groups of" not in finding.advice
 
 
 def test_prompts_that_are_always_or_never_solved_are_not_taken_for_half_solved():
@@ -286,10 +274,6 @@ def test_a_new_length_that_comes_with_right_answers_is_progress():
 def test_one_answer_to_every_prompt_is_seen():
     message = degenerate(completions=completions_of(completion=" flush")).message
     assert message == "100% of the newest 128 completions read 'flush'."
-
-
-def test_one_answer_to_prompts_that_share_it_is_right():
-    assert degenerate(completions=completions_of(completion=" flush", answer="flush")) is None
 
 
 def test_repetition_is_seen():

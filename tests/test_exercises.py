@@ -182,14 +182,6 @@ def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):
     assert says in line
 
 
-def test_prompts_of_its_own_for_every_seed_are_told_apart(capsys):
-    def one_resample(values, rng):
-        drawn = values[rng.integers(len(values), size=len(values))]
-        return np.mean([rng.choice(row, len(row)).mean() for row in drawn])
-
-    assert "the same prompts" in said(capsys, "14-b", one_resample)
-
-
 # In the notebooks
 
 

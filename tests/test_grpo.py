@@ -439,14 +439,6 @@ def test_the_clipping_takes_the_less_hopeful_of_two(ratio, advantage, counts):
     assert loss == pytest.approx(-counts * advantage)
 
 
-def test_a_clipped_token_has_no_gradient():
-    logps = torch.tensor([[0.5, -0.1]], requires_grad=True)
-    loss = grpo.policy_loss(logps, torch.zeros(1, 2), torch.ones(1), torch.ones(1, 2))
-    loss.backward()
-    assert logps.grad[0, 0] == 0
-    assert logps.grad[0, 1] < 0
-
-
 def test_what_stands_at_padded_positions_does_not_matter():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, 0.0, 0.0]])
@@ -580,24 +572,12 @@ def test_rewards_are_asked_as_trl_asks(runs):
 
 @pytest.mark.parametrize("algorithm", grpo.ALGORITHMS)
 def test_only_the_adapter_is_trained(runs, algorithm):
-    _, _, model = runs[algorithm]
+    history, _, model = runs[algorithm]
+    assert all(math.isfinite(value) for line in history for value in line.values())
     fresh, _ = models.load_policy("poker", "smoke")
     before = dict(fresh.named_parameters())
     changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert changed == {name for name in before if "lora" in name}
-
-
-def test_metrics_have_trls_names_and_each_algorithm_its_own(runs):
-    shared = {
-        *("loss", "grad_norm", "reward", "reward_std", "entropy", "frac_reward_zero_std"),
-        *("completions/mean_length", "completions/clipped_ratio", "rewards/brief/mean"),
-        *("learning_rate", "step", "step_time"),
-    }
-    for history, _, _ in runs.values():
-        assert all(shared <= set(line) for line in history)
-        assert all(math.isfinite(value) for line in history for value in line.values())
-    assert all(line["value_loss"] >= 0 for line in runs["ppo"][0])
-    assert "value_loss" not in runs["grpo"][0][0]
 
 
 def test_the_same_seed_gives_the_same_run_and_another_another(runs):
@@ -608,11 +588,6 @@ def test_the_same_seed_gives_the_same_run_and_another_another(runs):
     assert texts(run("grpo")[1]) == texts(runs["grpo"][1])
     other = run("grpo", seed=5)[1]
     assert other[0]["prompts"] != runs["grpo"][1][0]["prompts"]
-
-
-def test_several_updates_on_one_batch_leave_the_policy_that_wrote_it():
-    history, _, _ = run("grpo", num_iterations=3, learning_rate=0.02, max_steps=1)
-    assert history[0]["clip_ratio/region_mean"] > 0
 
 
 def test_a_reference_is_the_model_without_its_adapter():
@@ -658,26 +633,12 @@ def test_every_algorithm_earns_an_easy_reward(algorithm):
     assert rewards[-1] > rewards[0] + 0.15, rewards
 
 
-@pytest.mark.slow
-def test_the_plain_loop_lifts_the_reward_of_the_embedded_model():
-    settings = models.read_settings("poker", "nano") | {"max_steps": 14}
-    model, tokenizer = models.load_policy("poker", "nano")
-    reward = [
-        (CASE.rewards[name](), weight)
-        for name, weight in zip(settings["reward_funcs"], settings["reward_weights"], strict=True)
-    ]
-    history = grpo.train(model, tokenizer, CASE.load("train", "nano"), reward, settings)
-    rewards = [line["reward"] for line in history]
-    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.08, rewards
-
-
 @pytest.mark.parametrize(
     ("algorithm", "changes", "message"),
     [
         ("dpo", {}, "unknown algorithm 'dpo': known are reinforce, ppo, grpo"),
         ("ppo", {"beta": 0.1}, "beta needs the algorithm 'grpo' and a model with an adapter"),
         ("grpo", {"num_generations": 3}, "groups of 3 do not fill a step of 16"),
-        ("grpo", {"entropy_coef": 0.01}, "knows entropy_coef only as 0.0"),
         ("grpo", {"rows": ROWS.select(range(3))}, "4 prompts, but there are 3 rows"),
         ("grpo", {"reward": lambda **columns: [1.0]}, "gave .* values for 16 completions"),
         ("grpo", {"loss_type": "cispo"}, "unknown loss type 'cispo'"),

@@ -114,12 +114,6 @@ def test_kl_comes_from_the_loss_or_from_held_out_prompts_or_is_said_to_be_missin
     assert "held out" not in words(plots.dashboard(METRICS, "x", VALIDATION))
 
 
-def test_panels_without_data_say_so():
-    text = words(plots.dashboard(METRICS[["step"]].head(1), "x"))
-    for what in ("rewards", "groups", "lengths", "entropy"):
-        assert f"no {what} logged" in text
-
-
 @pytest.mark.parametrize("metrics", [METRICS.head(0), METRICS[["reward"]]])
 def test_a_dashboard_needs_steps(metrics):
     with pytest.raises(CasebookError, match="step"):
@@ -140,12 +134,6 @@ def test_bars_show_every_number_and_the_oracle_as_a_line():
     assert "75.0%" in words(drawn)
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["constant", "base"]
     assert any(line.get_linestyle() == "--" for line in ax.lines)
-
-
-def test_classes_are_drawn_before_training_too():
-    before = dict.fromkeys(LABELS, FIGURE)
-    assert "after GRPO" not in words(plots.per_class(before, {}, "x"))
-    assert "after GRPO" in words(plots.per_class(before, {"flush": FIGURE}, "x"))
 
 
 def test_a_confusion_matrix_is_shown_in_percent_of_its_rows():
@@ -171,12 +159,3 @@ def test_lengths_and_learning_curves_are_drawn():
     assert isinstance(drawn, Figure)
     thick = drawn.axes[0].lines[-1]
     assert thick.get_ydata().tolist() == [0.5, 1.0]
-
-
-def test_a_bar_of_a_few_in_a_thousand_is_not_called_none():
-    shares = {"right": {"base": 0.005, "policy": 0.0}, "form": {"base": 0.12, "policy": 0.642}}
-    said = words(plots.grouped_bars(pd.DataFrame(shares).T, "Form rises", "of 200"))
-    assert "0.5% base" in said
-    assert "0% policy" in said
-    assert "12%" in said
-    assert "64.2%" in said

@@ -30,8 +30,8 @@ from transformers import get_scheduler, set_seed
 from casebook.case import CasebookError, check_name
 from casebook.models.decoding import constrained
 from casebook.models.generation import decoding_of, generate
-from casebook.settings import LOSSES, check_plain
 
+LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 SCALES = ("group", "batch", "none")
 KINDS = ("k1", "k2", "k3")
 ALGORITHMS = ("reinforce", "ppo", "grpo")
@@ -427,7 +427,8 @@ def train(
             `eval` mode, since dropout would give a token another probability at each look.
         rows: a data set with `prompt` and whatever columns the rewards read.
         reward: pairs of a TRL reward function and its weight.
-        settings: a training's configuration, as in `configs/<case>/<profile>.yaml`. A step is
+        settings: a training's configuration, as in `configs/<case>/<profile>.yaml`; which of its
+            fields this loop knows, `casebook.settings.check_plain` says. A step is
             `per_device_train_batch_size x gradient_accumulation_steps` completions, taken at
             once.
         log: called after each step with its number and its metrics, in TRL's names.
@@ -436,12 +437,13 @@ def train(
         The metrics of all steps.
 
     Raises:
-        CasebookError: an unknown algorithm, a setting that this loop does not know, groups that
-            do not fill a step, or `beta` where there is no adapter to switch off.
+        CasebookError: an unknown algorithm, groups that do not fill a step, or `beta` where there
+            is no adapter to switch off.
     """
     check_name("algorithm", algorithm, ALGORITHMS)
     accumulated, group = settings["gradient_accumulation_steps"], settings["num_generations"]
-    check_plain(settings, algorithm, adapter=hasattr(model, "disable_adapter"))
+    if settings["beta"] and (algorithm != "grpo" or not hasattr(model, "disable_adapter")):
+        raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
     size = settings["per_device_train_batch_size"] * accumulated
     if group < 2 or size % group:
         raise CasebookError(f"groups of {group} do not fill a step of {size} completions")

@@ -136,13 +136,6 @@ def test_every_end_ends_a_completion(chat, which, monkeypatch):
     assert (written["tokens"], written["truncated"], written["completion"]) == (1, False, "")
 
 
-def test_what_does_not_end_is_truncated(nano):
-    model, tokenizer = nano
-    (written,) = generation.generate(model, tokenizer, ["Hand: 2C\n"], 1)
-    assert written["truncated"]
-    assert written["tokens"] == 1
-
-
 def test_the_settings_of_a_run_decide_how_is_written():
     settings = models.read_settings("poker", "nano") | {"min_p": 0.1, "repetition_penalty": 1.2}
     sampled = generation.decoding_of(settings)
@@ -249,16 +242,6 @@ def test_short_prompts_are_not_padded_to_one_that_is_twice_as_long(nano):
     assert [numbers for _, numbers, _ in found] == [[0, 4], [1, 2, 3]]
     for _, numbers, completions in found:
         assert [len(one["ids"][0]) for one in completions] == [len(asked[i]) for i in numbers]
-
-
-def test_the_batch_follows_the_memory_that_is_free(nano, monkeypatch):
-    model, _ = nano
-    free = {"cpu": 10**7}
-    monkeypatch.setattr(generation, "get_max_memory", lambda: free)
-    short, long = (generation.batch_that_fits(model, n) for n in (32, 320))
-    assert 1 <= long < short < generation.LARGEST_BATCH
-    free["cpu"] = 1
-    assert generation.batch_that_fits(model, 32) == 1
 
 
 @pytest.mark.parametrize(

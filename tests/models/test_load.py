@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from casebook import models, paths, pretrained
 from casebook.backend import unsloth_chosen
-from casebook.case import CasebookError, known_cases
+from casebook.case import CasebookError
 from casebook.models import load
 
 NANO = paths.DATA / "nano" / "poker"
@@ -30,14 +30,6 @@ def saved(policy, tmp_path):
         model, tokenizer, tmp_path / "adapter", models.read_settings("poker", "smoke")
     )
     return tmp_path / "adapter"
-
-
-def test_the_policy_trains_its_adapter_and_nothing_else(policy):
-    model, tokenizer = policy
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    assert trained
-    assert all("lora_" in name for name in trained)
-    assert tokenizer.padding_side == "left"
 
 
 def test_the_seed_decides_the_adapters_first_values():
@@ -58,13 +50,6 @@ def test_a_saved_policy_comes_back(policy, saved):
     assert models.largest_change(saved) == 0.0
     ids = tokenizer("Hand: 2C 2D", return_tensors="pt").input_ids
     assert torch.allclose(model(ids).logits, again(ids).logits, atol=1e-5)
-
-
-def test_a_whole_model_is_saved_and_loaded_too(tmp_path):
-    settings = models.read_settings("poker", "smoke") | {"use_peft": False}
-    model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
-    models.save_policy(model, tokenizer, tmp_path / "model", settings)
-    assert models.load_saved(tmp_path / "model")[0].num_parameters() == model.num_parameters()
 
 
 # What decides how a policy is loaded
@@ -241,14 +226,6 @@ def fetched(tmp_path, monkeypatch, chat_model):
 def smol_settings():
     lora = {"lora_r": 2, "lora_alpha": 2, "lora_dropout": 0.0, "lora_target_modules": "all-linear"}
     return models.read_settings("poker", "smol") | {"use_peft": True} | lora
-
-
-@pytest.mark.parametrize("case", known_cases())
-def test_the_profile_smol_takes_the_fetched_model_and_else_the_hubs(case, fetched):
-    name = models.read_settings(case, "smol")["model_name_or_path"]
-    assert models.model_source(name) == str(fetched.folder)
-    shutil.rmtree(fetched.folder)
-    assert models.model_source(name) == "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
 def test_a_record_says_which_weights_a_short_name_stood_for(fetched, smol_settings):
