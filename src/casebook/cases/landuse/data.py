@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from casebook import paths
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name
+from casebook.case import PROFILES, SPLITS, check_name
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, YIELDS
 from casebook.cases.landuse.rewards import VARIANTS
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from casebook.cases.landuse.landscape import Landscape
     from casebook.cases.landuse.oracle import Plan
 
+POOL = paths.DATA / "landuse" / "pool.parquet"
 # Seeds of the generated 30 x 30 landscapes; no two splits share a landscape.
 SEEDS = {"train": range(30), "validation": range(100, 102), "test": range(200, 203)}
 SIDE = 30
@@ -60,19 +61,16 @@ def table(landscape: "Landscape", plan: "Plan") -> pd.DataFrame:
     """
     from casebook.cases.landuse.oracle import accepted
 
-    columns = {name: landscape.parcels[name].to_numpy(float) for name in (*YIELDS, CONNECTIVITY)}
-    made = pd.DataFrame(
-        {"landscape": landscape.name, "parcel": np.arange(len(landscape))}
-        | columns
-        | {"area_ha": landscape.area, "habitat": landscape.habitat, "plan_label": plan.labels}
-    )
+    shown = [*YIELDS, CONNECTIVITY, "area_ha", "habitat"]
+    made = pd.DataFrame(landscape.parcels[shown]).assign(plan_label=plan.labels)
+    made.insert(0, "landscape", landscape.name)
+    made.insert(1, "parcel", np.arange(len(landscape)))
     for name, tolerance in TOLERANCES.items():
         made[name] = ["|".join(sorted(labels)) for labels in accepted(plan, tolerance)]
     made["values"] = list(np.asarray(plan.values, float).round(5))
     made["prices"] = [_prices(landscape, plan)] * len(made)
     made["objective"] = plan.objective
-    near, far = _surroundings(landscape)
-    for name, found in (("near", near), ("far", far)):
+    for name, found in zip(("near", "far"), _surroundings(landscape), strict=True):
         made[name] = [[position for position, _ in parcels] for parcels in found]
         made[f"{name}_parcels"] = [[parcel for _, parcel in parcels] for parcels in found]
     return made
@@ -89,9 +87,7 @@ def _prices(landscape: "Landscape", plan: "Plan") -> list[float]:
 
 def _surroundings(landscape: "Landscape") -> tuple[list, list]:
     """For each parcel, its first- and second-order neighbours: lists of (position, parcel)."""
-    centres = np.stack(
-        [landscape.parcels.geometry.centroid.x, landscape.parcels.geometry.centroid.y], axis=1
-    )
+    centres = landscape.parcels.geometry.centroid.get_coordinates().to_numpy()
     around = landscape.neighbours
     near, far = [], []
     for parcel, touching in enumerate(around):
@@ -125,16 +121,9 @@ def _direction(start: np.ndarray, end: np.ndarray) -> str:
 
 @lru_cache(maxsize=4)
 def pool(split: str) -> pd.DataFrame:
-    """The table of a split's generated landscapes, as `table` makes it, one below the other.
-
-    Raises:
-        CasebookError: unknown split, or the file is missing.
-    """
+    """The table of a split's generated landscapes, as `table` makes it, one below the other."""
     check_name("split", split, SPLITS)
-    path = _pool_path()
-    if not path.exists():
-        raise CasebookError(f"{path} is missing: casebook.cases.landuse.data.write_pool() makes it")
-    whole = pd.read_parquet(path, filters=[("split", "==", split)])
+    whole = pd.read_parquet(POOL, filters=[("split", "==", split)])
     return whole.drop(columns="split").reset_index(drop=True)
 
 
@@ -150,13 +139,7 @@ def write_pool() -> None:
             plan = solve(landscape, gap=GAP, time_limit=120)
             tables.append(table(landscape, plan).assign(split=split))
             print(f"{split} {seed}: gap {plan.gap:.2%}, {plan.seconds:.1f} s", flush=True)
-    path = _pool_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pd.concat(tables, ignore_index=True).to_parquet(path, compression="zstd", index=False)
-
-
-def _pool_path():
-    return paths.DATA / "landuse" / "pool.parquet"
+    pd.concat(tables, ignore_index=True).to_parquet(POOL, compression="zstd", index=False)
 
 
 # Rows
@@ -251,17 +234,16 @@ class Surveys:
         )
 
 
-_SURVEYS: deque[tuple[pd.DataFrame, Surveys]] = deque(maxlen=4)  # the tables used last
+_SURVEYS: deque[tuple[pd.DataFrame, Surveys]] = deque(maxlen=4)  # of the tables used last
 
 
 def surveys_of(parcels: pd.DataFrame) -> Surveys:
     """The `Surveys` of a table; made once for as long as it is among the last few asked for."""
-    for table, surveys in _SURVEYS:
-        if table is parcels:
-            return surveys
-    surveys = Surveys(parcels)
-    _SURVEYS.append((parcels, surveys))
-    return surveys
+    found = next((surveys for table, surveys in _SURVEYS if table is parcels), None)
+    if found is None:
+        found = Surveys(parcels)
+        _SURVEYS.append((parcels, found))
+    return found
 
 
 def _deciles(yields: np.ndarray) -> np.ndarray:
