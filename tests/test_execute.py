@@ -6,16 +6,10 @@ import subprocess
 import sys
 import time
 import types
-import zipfile
 
 import nbformat
 import pytest
-from nbformat.v4 import (
-    new_code_cell,
-    new_markdown_cell,
-    new_notebook,
-    new_output,
-)
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from casebook import execute, install, paths
 from casebook.case import CasebookError
@@ -314,31 +308,6 @@ def test_a_notebook_that_is_too_large_is_refused_by_its_largest_cell():
 # The install cell
 
 
-@pytest.fixture
-def colab(tmp_path, monkeypatch):
-    """`colab(variant, case)` runs an install cell in Colab's own folder; git is not run, and
-    nothing is installed. What was called: `colab.commands`, `colab.asked`."""
-    called = subprocess.check_call
-
-    def call(command):
-        run.commands.append(" ".join(command))
-        if command[0] == "git":
-            (tmp_path / "casebook/src/casebook").mkdir(parents=True)
-        else:
-            called(command)
-
-    def run(variant, case=None):
-        exec(execute.install_cell(variant, case), {})
-
-    run.commands, run.asked = [], []
-    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(subprocess, "check_call", call)
-    monkeypatch.setattr(install, "install", lambda *asked: run.asked.append(asked))
-    monkeypatch.chdir(tmp_path)
-    return run
-
-
 @pytest.mark.parametrize("variant", ["light", "train"])
 def test_outside_colab_the_install_cell_does_nothing(variant, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -348,29 +317,25 @@ def test_outside_colab_the_install_cell_does_nothing(variant, tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("address", ["", "https://github.com/o/r"])
-def test_the_install_cell_can_be_run_again_and_after_a_restart(
-    address, colab, tmp_path, monkeypatch, capsys
-):
-    # unzip and git clone both fail where the folder is there; people restart when memory runs out.
-    monkeypatch.setattr(paths, "repository", lambda: address)
-    if not address:
-        with pytest.raises(
-            SystemExit, match=r"git archive --format=zip --output casebook\.zip HEAD"
-        ):
-            colab("light")
-        assert "Upload casebook.zip" in capsys.readouterr().out
-        with zipfile.ZipFile(tmp_path / "casebook.zip", "w") as file:
-            file.writestr("src/casebook/__init__.py", "")
-    for restarted in (False, False, True, True):
-        if restarted:
-            monkeypatch.chdir(tmp_path)
-        colab("train", "poker")
+def test_with_an_address_colab_clones_the_release_once(tmp_path, monkeypatch):
+    # Without one it unpacks what was uploaded: tests/colab/test_install_cell.py.
+    commands, asked = [], []
+
+    def clone(command):
+        commands.append(" ".join(command))
+        (tmp_path / "casebook/src/casebook").mkdir(parents=True)
+
+    monkeypatch.setattr(paths, "repository", lambda: "https://github.com/o/r")
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(subprocess, "check_call", clone)
+    monkeypatch.setattr(install, "install", lambda *given: asked.append(given))
+    for _ in range(2):  # the second kernel starts in Colab's own folder again
+        monkeypatch.chdir(tmp_path)
+        exec(execute.install_cell("train", "poker"), {})
         assert os.getcwd() == str(tmp_path / "casebook")
-    clone = f"git clone -q --depth=1 --branch=v0.1.0 {address} casebook"
-    assert colab.commands == [clone if address else "unzip -qo casebook.zip -d casebook"]
-    assert colab.asked == [("train", ["train"])] * 4
-    assert sys.path.count(str(tmp_path / "casebook/src")) == 1
+    assert commands == ["git clone -q --depth=1 --branch=v0.1.0 https://github.com/o/r casebook"]
+    assert asked == [("train", ["train"])] * 2
 
 
 def test_install_cells_are_written(checkout):

@@ -20,9 +20,7 @@ USAGE = typer.BadParameter.__mro__[1]  # what every wrong call is, of the click 
 LINE = re.compile(r"^[ \t]*(?:[-$!%>#+] ?|\.venv/bin/)?casebook ([a-z][^`\n|;)]*)", re.MULTILINE)
 QUOTED = re.compile(r"([`\"'])casebook ([a-z][^`\n|;]*?)\1")
 # Up to what follows the command in a sentence or a shell line, unless it stands in quotes.
-COMMAND_ALONE = re.compile(
-    r"""(?:"[^"]*"|'[^']*'|(?! && | > |…|\s\#|,\s|:\s|\.(?:\s|$)).)*""",
-)
+COMMAND_ALONE = re.compile(r"""(?:"[^"]*"|'[^']*'|(?! && | > |…|\s\#|,\s|:\s|\.(?:\s|$)).)*""")
 # Words that follow the name in a sentence, or in Python.
 PROSE = re.compile(r"(import|is|has|in|and|can|does|for|needs|takes|was|on|knows|of|as|to|with)\b")
 STANDS_FOR = {"CASE": "poker", "SEED": "0", "N": "1", "STEPS": "1"}

@@ -43,8 +43,7 @@ def test_the_first_pin_that_does_not_fit_colab_is_named(change, said, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("lane", "script"),
-    [("colab-pins", "pins_fit.py"), ("older-libraries", "older_libraries.sh")],
+    ("lane", "script"), [("colab-pins", "pins_fit.py"), ("older-libraries", "older_libraries.sh")]
 )
 def test_a_workflow_runs_it_by_itself(lane, script):
     workflow = yaml.safe_load((paths.ROOT / f".github/workflows/{lane}.yml").read_text())

@@ -53,7 +53,7 @@ WANTED = {
 INSTEAD_OF = {
     "vllm-0.26.0-cp38-abi3-manylinux_2_28_x86_64.whl": (
         "vllm-0.26.0+cu129-cp38-abi3-manylinux_2_28_x86_64.whl"
-    ),
+    )
 }
 REQUIRED = "required"
 METADATA = re.compile(r"[^/]+\.dist-info/METADATA")

@@ -28,12 +28,7 @@ HELD_OUT = {
     "math": "*generated* problems",
 }
 # What a grade is called on the pages, in the order shown
-GRADES = {
-    "strict": "right, well formed",
-    "lenient": "right",
-    "wrong": "wrong",
-    "none": "no answer",
-}
+GRADES = {"strict": "right, well formed", "lenient": "right", "wrong": "wrong", "none": "no answer"}
 COUNTED = {
     "computation": "by computation",
     "citation": "by a published document",

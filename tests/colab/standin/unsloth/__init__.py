@@ -29,13 +29,7 @@ __version__ = "2026.10.9"
 CALLS: list[tuple[str, dict[str, Any]]] = []
 RECORD = os.environ.get("STANDIN_RECORD") == "1"
 # Only a GPU has these, and the trainer of the tiny models runs on the CPU instead.
-ON_CPU = {
-    "use_cpu": True,
-    "fp16": False,
-    "bf16": False,
-    "optim": "adamw_torch",
-    "use_vllm": False,
-}
+ON_CPU = {"use_cpu": True, "fp16": False, "bf16": False, "optim": "adamw_torch", "use_vllm": False}
 
 
 class Unloaded:
