@@ -54,8 +54,7 @@ class Problem(NamedTuple):
 class _Family:
     """A kind of problem: templates, and the numbers that are put into them."""
 
-    subject: str
-    level: int
+    about: tuple[str, int]  # subject and level
     ranges: Mapping[str, Iterable]  # name -> values; every combination that is `kept` is a problem
     numbers: Callable[..., dict]  # what follows from a combination, by name
     text: str
@@ -101,8 +100,8 @@ def _problem(name: str, family: _Family, numbers: dict) -> Problem:
         key=" ".join([name, *(str(numbers[n]) for n in names)]),
         text=family.text.format(**numbers),
         gold=gold,
-        subject=family.subject,
-        level=family.level,
+        subject=family.about[0],
+        level=family.about[1],
         work=work,
         other=tuple(others),
         calculation=family.calculation.format(**numbers) or work[-1],
@@ -174,8 +173,7 @@ def _quotient(above: int, below: int) -> dict[str, Fraction | bool]:
 
 _FAMILIES: Mapping[str, _Family] = {
     "sum": _Family(
-        subject="Prealgebra",
-        level=1,
+        about=("Prealgebra", 1),
         ranges=dict(a=range(2, 20), b=range(2, 20)),
         kept=lambda a, b: a <= b and a % 10 + b % 10 >= 10,  # a carry, which gets forgotten
         numbers=lambda a, b: dict(answer=a + b, slip=a + b - 10),
@@ -184,8 +182,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{a}+{b}={slip}",),
     ),
     "order_of_operations": _Family(
-        subject="Prealgebra",
-        level=2,
+        about=("Prealgebra", 2),
         ranges=dict(a=range(1, 10), b=range(2, 9), c=range(2, 7)),
         kept=lambda a, b, c: (a + b) * c <= LARGEST,
         numbers=lambda a, b, c: dict(p=b * c, answer=a + b * c, s=a + b, slip=(a + b) * c),
@@ -194,8 +191,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{a}+{b}={s}",),
     ),
     "like_fractions": _Family(
-        subject="Prealgebra",
-        level=2,
+        about=("Prealgebra", 2),
         ranges=dict(n=range(3, 13), a=range(1, 12), b=range(1, 12)),
         kept=lambda n, a, b: a <= b < n,
         numbers=lambda n, a, b: dict(s=a + b, twice=2 * n, **_quotient(a + b, n)),
@@ -204,11 +200,12 @@ _FAMILIES: Mapping[str, _Family] = {
         calculation="{a}/{n}+{b}/{n}={s}/{n}",
         slip_work=("{a}+{b}={s}", "{n}+{n}={twice}"),
         slip=r"\frac{{{s}}}{{{twice}}}",
-        reduced=dict(level=4, work=("{a}+{b}={s}", "{s}/{n}={answer}"), calculation=""),
+        reduced=dict(
+            about=("Prealgebra", 4), work=("{a}+{b}={s}", "{s}/{n}={answer}"), calculation=""
+        ),
     ),
     "shift": _Family(
-        subject="Algebra",
-        level=1,
+        about=("Algebra", 1),
         ranges=dict(answer=range(2, 16), b=range(2, 14), sign="+-"),
         kept=lambda answer, b, sign: sign == "+" or answer > 2 * b,
         key="answer sign b",
@@ -223,8 +220,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{c}{sign}{b}={slip}",),
     ),
     "scale": _Family(
-        subject="Algebra",
-        level=2,
+        about=("Algebra", 2),
         ranges=dict(a=range(2, 11), b=range(1, 13)),
         kept=lambda a, b: b % a > 0,
         numbers=lambda a, b: dict(slip=b - a, **_quotient(b, a)),
@@ -236,8 +232,7 @@ _FAMILIES: Mapping[str, _Family] = {
         reduced=dict(work=("x={b}/{a}", "x={answer}"), calculation="{b}/{a}={answer}"),
     ),
     "line": _Family(
-        subject="Algebra",
-        level=5,
+        about=("Algebra", 5),
         ranges=dict(a=range(2, 7), right=range(2, 25), b=range(1, 9)),
         kept=lambda a, right, b: gcd(right, a) in (1, a),
         numbers=lambda a, right, b: dict(c=right + b, **_quotient(right, a)),
@@ -247,11 +242,10 @@ _FAMILIES: Mapping[str, _Family] = {
         calculation="({c}-{b})/{a}={answer}",
         slip_work=("{c}-{b}={right}",),
         slip="{right}",
-        reduced=dict(level=3),
+        reduced=dict(about=("Algebra", 3)),
     ),
     "expand": _Family(
-        subject="Algebra",
-        level=2,
+        about=("Algebra", 2),
         ranges=dict(a=range(2, 10), b=range(1, 11), sign="+-"),
         key="a sign b",
         numbers=lambda a, b, sign: dict(p=a * b, minus=sign.strip("+")),
@@ -264,8 +258,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip="{a}x{sign}{b}",
     ),
     "collect": _Family(
-        subject="Algebra",
-        level=3,
+        about=("Algebra", 3),
         ranges=dict(a=range(2, 7), c=range(2, 7), b=range(1, 7), d=range(1, 7)),
         key="a b c d",
         numbers=lambda a, b, c, d: dict(m=a + c, n=b + d),
@@ -278,8 +271,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip="{m}x+{b}",
     ),
     "powers": _Family(
-        subject="Intermediate Algebra",
-        level=4,
+        about=("Intermediate Algebra", 4),
         ranges=dict(a=range(2, 9), b=range(2, 9), m=range(2, 6), n=range(2, 6)),
         kept=lambda a, b, m, n: a <= b and m <= n and m + n != m * n,
         numbers=lambda a, b, m, n: dict(p=a * b, s=m + n, wrong=m * n),
@@ -292,8 +284,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip="{p}x^{{{wrong}}}",
     ),
     "root_and_add": _Family(
-        subject="Intermediate Algebra",
-        level=2,
+        about=("Intermediate Algebra", 2),
         ranges=dict(a=range(2, 10), b=range(2, 13)),
         numbers=lambda a, b: dict(square=a * a, answer=a + b, slip=a * a + b),
         text=r"Compute $\sqrt{{{square}}}+{b}$.",
@@ -301,8 +292,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{square}+{b}={slip}",),
     ),
     "remainder": _Family(
-        subject="Number Theory",
-        level=3,
+        about=("Number Theory", 3),
         ranges=dict(m=range(3, 10), n=range(4, 41)),
         kept=lambda m, n: m < n and n % m not in (0, n // m),
         key="n m",
@@ -312,19 +302,21 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{n}/{m}={slip}",),
     ),
     "chance": _Family(
-        subject="Counting & Probability",
-        level=3,
+        about=("Counting & Probability", 3),
         ranges=dict(a=range(1, 10), b=range(1, 10)),
         numbers=lambda a, b: dict(n=a + b, slip=fraction(Fraction(a, b)), **_quotient(a, a + b)),
         text="A bag holds ${a}$ red and ${b}$ blue balls. Find the chance of red.",
         work=("{a}+{b}={n}",),
         calculation="{a}/({a}+{b})={a}/{n}",
         slip_work=("{a}/{b}",),
-        reduced=dict(level=4, work=("{a}+{b}={n}", "{a}/{n}={answer}"), calculation=""),
+        reduced=dict(
+            about=("Counting & Probability", 4),
+            work=("{a}+{b}={n}", "{a}/{n}={answer}"),
+            calculation="",
+        ),
     ),
     "outfits": _Family(
-        subject="Counting & Probability",
-        level=1,
+        about=("Counting & Probability", 1),
         ranges=dict(a=range(2, 10), b=range(2, 11)),
         kept=lambda a, b: a * b != a + b,
         numbers=lambda a, b: dict(answer=a * b, slip=a + b),
@@ -333,8 +325,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{a}+{b}={slip}",),
     ),
     "perimeter": _Family(
-        subject="Geometry",
-        level=2,
+        about=("Geometry", 2),
         ranges=dict(a=range(2, 13), b=range(2, 13)),
         numbers=lambda a, b: dict(answer=2 * (a + b), slip=a + b),
         text="Find the perimeter of a rectangle with sides ${a}$ and ${b}$.",
@@ -342,8 +333,7 @@ _FAMILIES: Mapping[str, _Family] = {
         slip_work=("{a}+{b}={slip}",),
     ),
     "triangle": _Family(
-        subject="Geometry",
-        level=3,
+        about=("Geometry", 3),
         ranges=dict(a=range(2, 10), b=range(2, 11)),
         numbers=lambda a, b: dict(slip=a * b, **_quotient(a * b, 2)),
         text="Find the area of a right triangle with legs ${a}$ and ${b}$.",

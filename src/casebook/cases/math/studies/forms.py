@@ -158,11 +158,7 @@ def missed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe(frame: pd.DataFrame) -> dict[str, Any]:
-    """The figures of notebooks 41 and 42 about real answers: numbers, and no text of a problem.
-
-    Args:
-        frame: `problem_sets.read("math500", "test")`.
-    """
+    """The figures of notebooks 41 and 42 about the answers of MATH-500: numbers, and no text."""
     answers = list(frame["answer"])
     table = paid(answers)
     other = table[table["writing"] != "as it stands"]

@@ -124,12 +124,7 @@ def sizes(prompts: Sequence[Mapping[str, str]]) -> dict[str, float]:
 
 
 def describe(math500: pd.DataFrame, gsm8k: pd.DataFrame) -> dict[str, Any]:
-    """The figures of notebook 41 about lengths: numbers, and no text of a problem.
-
-    Args:
-        math500: `problem_sets.read("math500", "test")`.
-        gsm8k: `problem_sets.read("gsm8k", "train")`.
-    """
+    """The figures of notebook 41 about lengths: numbers, and no text of a problem."""
     asked = shot_prompts(list(math500["problem"]), list(math500["solution"]), SHOTS["math500"])
     worked = list(gsm8k["answer"].str.replace(r"<<.*?>>", "", regex=True))
     levels = math500.groupby("level")["solution"]

@@ -191,15 +191,14 @@ def math500_pairs(frame: pd.DataFrame) -> pd.DataFrame:
 
 def verdicts(pairs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Every verifier's verdict on every pair, and the seconds it took; a column each."""
-    said: dict[str, list[bool]] = {}
-    seconds: dict[str, list[float]] = {}
-    for name, verifier in VERIFIERS.items():
-        said[name], seconds[name] = [], []
+    both = []
+    for verifier in VERIFIERS.values():
         for prediction, gold in zip(pairs["prediction"], pairs["gold"], strict=True):
             start = time.perf_counter()
-            said[name].append(verifier(prediction, gold))
-            seconds[name].append(time.perf_counter() - start)
-    return pd.DataFrame(said, index=pairs.index), pd.DataFrame(seconds, index=pairs.index)
+            both.append((verifier(prediction, gold), time.perf_counter() - start))
+    columns = [np.reshape(part, (len(VERIFIERS), -1)).T for part in zip(*both, strict=True)]
+    said, seconds = (pd.DataFrame(part, pairs.index, list(VERIFIERS)) for part in columns)
+    return said, seconds
 
 
 def compare(pairs: pd.DataFrame) -> pd.DataFrame:
