@@ -239,12 +239,6 @@ def test_what_a_completion_shows_is_what_was_planted(seed):
     assert all(planted == shown for planted, shown in seen)
 
 
-def test_leaving_skills_out_leaves_the_others_their_proportions():
-    corpus = list(islice(CASE.demonstrations(1, without=data.CAREFUL), 600))
-    assert not {row["skill"] for row in corpus} & set(data.CAREFUL)
-    assert {row["skill"] for row in corpus} == set(PROMPT_OF) - set(data.CAREFUL)
-
-
 @pytest.mark.parametrize("variant", rewards.VARIANTS)
 def test_a_reference_is_well_formed_and_right(variant):
     for row in CASE.load("test").select(range(50)):

@@ -42,12 +42,6 @@ def test_a_vector_depends_on_its_own_text_alone(encoder):
     assert abs(together[0] @ together[1]) < 0.9999
 
 
-def test_batches_make_no_difference(encoder, monkeypatch):
-    together = embedding.encode(TEXTS, "float32")
-    monkeypatch.setattr(embedding, "BATCH", 2)
-    assert embedding.encode(TEXTS, "float32") == pytest.approx(together, abs=1e-5)
-
-
 def test_a_model_that_is_not_here_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path))
     with pytest.raises(CasebookError, match="is not here: casebook models fetch minilm"):

@@ -9,7 +9,6 @@ from casebook.cases.gsm8k.studies.ranking import (
     DEFECTS,
     PARTS,
     defects,
-    limits,
     merits,
     payments,
     readings,
@@ -80,12 +79,6 @@ def test_every_defect_is_seen_and_mended(table):
 def test_pairs_by_hand(paid, merit, groups, expected):
     found = wrong_pairs(paid, merit, list(groups))
     assert (found["pairs"], found["reversed"], found["level"]) == pytest.approx(expected)
-
-
-def test_limits_of_gold_answers():
-    found = limits(["17", "1,600", "-5", "0"])
-    assert found["soft_correctness"] == found["all four points"] == 0.5
-    assert (found["with a comma"], found["negative"], found["zero"]) == (1, 1, 1)
 
 
 def test_readings_of_a_solution_whole_and_cut():

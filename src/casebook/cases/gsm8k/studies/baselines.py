@@ -228,7 +228,6 @@ def record() -> dict[str, Any]:
         },
         "most": most_possible(golds),
         **of_rows(sheets["train"], sheets["test"]),
-        "shots": shot_lengths(frames["train"]),
         "taxonomy": errors.probe(list(frames["test"]["answer"])),
     }
 
@@ -244,30 +243,3 @@ def sheet(frame: pd.DataFrame) -> pd.DataFrame:
             "steps": [text.count("<<") for text in frame["answer"]],
         }
     )
-
-
-def shot_lengths(train: pd.DataFrame, shots: Sequence[int] = (0, 5, 8)) -> dict[str, Any]:
-    """How long a prompt gets with so many solved examples in front of the question.
-
-    Args:
-        train: real training problems, whose first ones are the examples.
-        shots: numbers of examples.
-
-    Returns:
-        Shots -> words and characters of the examples, and the same for the median question.
-    """
-    texts = [
-        question + "\n" + re.sub(r"<<[^<>]*>>", "", answer)
-        for question, answer in zip(train["question"], train["answer"], strict=True)
-    ]
-    question = train["question"]
-
-    def lengths(some: Sequence[str]) -> dict[str, int]:
-        return {"words": sum(len(t.split()) for t in some), "characters": sum(map(len, some))}
-
-    question = train["question"].str
-    median = {"words": question.split().str.len(), "characters": question.len()}
-    return {
-        "question": {name: float(values.median()) for name, values in median.items()},
-        **{str(number): lengths(texts[:number]) for number in shots},
-    }
