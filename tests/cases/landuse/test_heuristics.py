@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import CasebookError
 from casebook.cases.landuse import heuristics
 from casebook.cases.landuse.fields import CROPS
 from casebook.cases.landuse.heuristics import HEURISTICS, flow
@@ -73,13 +72,6 @@ def test_a_rule_that_does_not_fire_falls_back_to_the_highest_yield(records):
     for name, rule in HEURISTICS.items():
         if not rule.fires(records):
             assert rule.decide(records) == heuristics.highest_yield(records), name
-
-
-@pytest.mark.parametrize("name", HEURISTICS)
-@pytest.mark.parametrize("records", [[], [record("north")]])
-def test_records_without_a_centre_are_refused(name, records):
-    with pytest.raises(CasebookError, match="central"):
-        HEURISTICS[name].decide(records)
 
 
 def test_a_tie_goes_to_the_crop_with_the_better_connected_neighbours():

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from casebook import plots
 from casebook.case import CasebookError, UnknownName
-from casebook.cases.landuse.landscape import LABELS, Landscape, generate
+from casebook.cases.landuse.landscape import LABELS, generate
 from casebook.cases.landuse.studies import maps
 
 LAND = generate(6, 5, seed=2)
@@ -79,20 +79,6 @@ def test_the_scale_bar_is_as_long_as_it_says(cols, km):
     (bar,) = figure.axes[0].lines
     assert np.ptp(bar.get_xdata()) == pytest.approx(1000 * km)
     assert f"{km} km" in [text.get_text().strip() for text in figure.axes[0].texts]
-
-
-def test_a_pond_in_a_parcel_stays_open():
-    parcels = LAND.parcels.copy()
-    middle = parcels.geometry[7].centroid
-    parcels.loc[[7], "geometry"] = parcels.geometry[7].difference(middle.buffer(200))
-    figure = maps.value_map(Landscape(parcels), np.ones(len(LAND)), "", "t")
-    (collection,) = [c for c in figure.axes[0].collections if len(c.get_paths())]
-    path = collection.get_paths()[7]
-    assert (path.codes == path.MOVETO).sum() == 2
-    # The hole runs the other way round: only then is it left empty.
-    outer, inner = path.to_polygons()
-    areas = [shapely.LinearRing(ring).is_ccw for ring in (outer, inner)]
-    assert areas[0] != areas[1]
 
 
 @pytest.mark.parametrize(
