@@ -169,8 +169,8 @@ def attacks(
         lookalikes: answers that are none, such as a longer name with a label in it.
 
     Raises:
-        CasebookError: a right answer without a letter or digit, no wrong one, one that is the
-            same as the right one, or tags that are neither two nor none.
+        CasebookError: a right answer without a letter or digit, no wrong one, or another number
+            of tags.
 
     >>> probes = attacks("flush", labels=["flush", "straight"], lookalikes=["straight flush"])
     >>> probes[0].completion
@@ -216,9 +216,8 @@ def run(
 ) -> pd.DataFrame:
     """What rewards pay for attacks: one row an attack, one column a reward.
 
-    A reward is called as TRL calls it, with lists `prompts`, `completions` and `answer`, one
-    attack at a time, so that one that raises does not hide the others. What is no finite number,
-    an exception included, is NaN.
+    A reward is called as TRL calls it, one attack at a time, so that one that raises does not
+    hide the others. What is no finite number, an exception included, is NaN.
 
     Args:
         rewards: one reward function, or several by name.
