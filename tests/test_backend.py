@@ -104,6 +104,7 @@ def test_the_command_line_chooses_by_the_file(alone, tmp_path):
 
 def test_the_command_line_evaluates_by_the_policys_card(alone, tmp_path):
     (tmp_path / "casebook.json").write_text(json.dumps({"profile": "gpu24"}))
+    (tmp_path / "adapter_config.json").write_text("{}")
     arguments = ["casebook", "evaluate", "--case", "poker", "--model", str(tmp_path)]
     code = "import sys\nimport casebook.backend as b\n"
     code += f"b.choose_backend = lambda p: sys.exit(f'chose {{p}}')\nsys.argv = {arguments!r}\n"
