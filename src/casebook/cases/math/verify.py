@@ -62,7 +62,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def answer_of(text: str) -> str | None:
-    """A completion's answer: its last box; without one, what math-verify extracts, if anything.
+    r"""A completion's answer: its last box; without one, what math-verify extracts, if anything.
 
     >>> answer_of(r"First \boxed{2}, no, \boxed{7}.")
     '7'
