@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError
+from casebook.settings import ANY, FIELDS
 
 Value = TypeVar("Value")
 
@@ -21,11 +22,6 @@ Value = TypeVar("Value")
 PATIENCE = timedelta(days=2)
 # What shards the weights, by the variable that `accelerate launch` sets: no process holds them all.
 SHARDING = {"ACCELERATE_DEEPSPEED_ZERO_STAGE": ("3",), "ACCELERATE_USE_FSDP": ("true",)}
-# Settings that were made for one process, and the values that several can train with.
-OF_ONE_PROCESS = {"method": "grpo", "fast_inference": False, "prompts_once": False}
-# The same for processes none of which has the whole policy.
-OF_WHOLE_WEIGHTS = {"evaluate_every": 0}
-
 _store: Any = None
 
 
@@ -81,7 +77,8 @@ def check(config: Any) -> None:
     if config.use_cpu or not _gpus():
         # accelerate would number the CPUs, and torch loads no checkpoint onto a `cpu:0`.
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
-    _only(config, OF_ONE_PROCESS, "several processes train")
+    alone = {name: field.shared for name, field in FIELDS.items() if field.shared is not ANY}
+    _only(config, alone, "several processes train")
     wanted = "bf16" if config.bf16 else "fp16" if config.fp16 else "no"
     if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") not in ("no", wanted):
         raise CasebookError(
@@ -89,7 +86,7 @@ def check(config: Any) -> None:
             "--mixed_precision no, and the training's bf16 and fp16 decide"
         )
     if sharded():
-        _only(config, OF_WHOLE_WEIGHTS, "ZeRO-3 and FSDP train")
+        _only(config, {"evaluate_every": 0}, "ZeRO-3 and FSDP train")  # none has all weights
     if unsloth_chosen():
         raise CasebookError(
             "several processes train with transformers and PEFT: set CASEBOOK_BACKEND=peft"

@@ -1,9 +1,9 @@
-"""What the file of a training may say: every field with its type, its bounds and its choices.
+"""What the file of a training may say: one table of fields, with all that is known of each.
 
 `FIELDS` is the only list of them. It is checked here without torch or TRL, so that a mistake in a
 file or on the command line is one sentence within a second. The names are TRL's own, those of its
-`ModelConfig`, and what a case needs besides. A field of TRL that is not listed has no effect on a
-run here or was never tried, and is refused.
+`ModelConfig`, and what a case needs besides: the fields with an `own` default. A field of TRL that
+is not listed has no effect on a run here or was never tried, and is refused.
 """
 
 import json
@@ -23,15 +23,18 @@ from casebook.case import PROFILES, CasebookError, check_name, known_cases, load
 from casebook.rewards import KL_PART
 
 # TRL's GRPO, the loops of `casebook.grpo`, and the supervised controls.
-METHODS = ("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection", "form")
-PLAIN = "plain_"  # what the names of the loops of `casebook.grpo` begin with
+METHODS = ("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection")
+PLAIN = {n: n.removeprefix("plain_") for n in METHODS if n.startswith("plain_")}
+SUPERVISED = ("sft", "rejection")
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")  # those of `casebook.grpo`; TRL has more
 CONSTRAINTS = ("none", "position", "trie")
 SEEDS = 2**32 - 1  # NumPy takes none above
+LARGEST = 2**20  # bytes of a file of settings
+TRLS, ANY = object(), object()  # TRL's own default; no value is asked for
 
 
 class Field(NamedTuple):
-    """What a field takes.
+    """What a field takes, and what it decides.
 
     Attributes:
         kind: one of `KINDS`.
@@ -39,6 +42,15 @@ class Field(NamedTuple):
         choices: of a word.
         but: values between the bounds that are not taken.
         none: whether null is taken, for TRL's own default.
+        marks: what the field is for, some of these words, with blanks between them:
+            `needed` (no file may leave it out), `lora` (nor where an adapter is trained), `plain`
+            (nor where a loop of `casebook.grpo` trains); `card` (decides how a saved policy is
+            loaded and writes), `base` and `test` (decide only how a model is measured), `own_run`
+            (differs between runs of one arm).
+        own: the default of a field that is not TRL's.
+        plain: the one value that the loops of `casebook.grpo` know. Anything else is refused: a
+            setting that is read and ignored is how two runs get compared that were never the same.
+        shared: the one value that several processes can train with.
     """
 
     kind: str
@@ -47,6 +59,10 @@ class Field(NamedTuple):
     choices: tuple[str, ...] = ()
     but: tuple[float, ...] = ()
     none: bool = False
+    marks: str = ""
+    own: Any = TRLS
+    plain: Any = ANY
+    shared: Any = ANY
 
     def __str__(self) -> str:
         """What the field takes, in words."""
@@ -98,58 +114,60 @@ KINDS = {
     "numbers": "a list of numbers",
     "mapping": "a mapping of names to values",
 }
-FLAG, TEXT = Field("flag"), Field("text")
+FLAG, TEXT, MAPPING = Field("flag"), Field("text"), Field("mapping", none=True)
 SHARE = Field("number", 0, 1)
 AMOUNT = Field("number", 0)  # no bound above makes sense
 COUNT = Field("whole", 0, 1_000_000)  # rows or steps, and 0 for all of them or for never
 STEPS = Field("whole", 1, 1_000_000)
+SIZE = Field("whole", 1, 65_536)
 
 
-def _word(*choices: str) -> Field:
-    return Field("word", choices=choices)
+def _word(*choices: str, **more: Any) -> Field:
+    return Field("word", choices=choices, **more)
 
 
 FIELDS: dict[str, Field] = {
     # What is trained
-    "case": TEXT,
-    "profile": _word(*PROFILES),
-    "variant": TEXT,
-    "method": _word(*METHODS),
-    "text_variant": TEXT,  # the prompt to which the method `form` lets the model write
-    "seed": Field("whole", 0, SEEDS),
+    "case": TEXT._replace(marks="needed card"),
+    "profile": _word(*PROFILES, marks="needed card"),
+    "variant": TEXT._replace(marks="needed card"),
+    "method": _word(*METHODS, own="grpo", shared="grpo"),
+    "seed": Field("whole", 0, SEEDS, marks="needed own_run"),
     # Model
-    "model_name_or_path": TEXT,
-    "dtype": _word("float32", "bfloat16", "float16"),
-    "attn_implementation": _word("sdpa", "eager", "sdpa_grouped"),
-    "load_in_4bit": FLAG,
-    "fast_inference": FLAG,
-    "max_seq_length": Field("whole", 2, 1_000_000),
-    "use_peft": FLAG,
-    "lora_r": Field("whole", 1, 4096),
-    "lora_alpha": Field("whole", 1, 65_536),
-    "lora_dropout": Field("number", 0, 1, but=(1,)),
-    "lora_target_modules": Field("modules"),
+    "model_name_or_path": TEXT._replace(marks="needed card"),
+    "dtype": _word("float32", "bfloat16", "float16", marks="needed card"),
+    "attn_implementation": _word("sdpa", "eager", "sdpa_grouped", marks="card"),
+    "load_in_4bit": FLAG._replace(marks="needed card"),
+    "fast_inference": FLAG._replace(marks="needed", own=False, shared=False),
+    "max_seq_length": Field("whole", 2, 1_000_000, marks="needed card", own=2048),
+    "use_peft": FLAG._replace(marks="needed card"),
+    "lora_r": Field("whole", 1, 4096, marks="lora"),
+    "lora_alpha": SIZE._replace(marks="lora"),
+    "lora_dropout": Field("number", 0, 1, but=(1,), marks="lora"),
+    "lora_target_modules": Field("modules", marks="lora"),
     # Rewards
-    "reward_funcs": Field("names"),
+    "reward_funcs": Field("names", marks="needed", own=None),
     "reward_weights": Field("numbers", none=True),
-    "reward_kwargs": Field("mapping", none=True),
-    "multi_objective_aggregation": _word("sum_then_normalize", "normalize_then_sum"),
+    "reward_kwargs": MAPPING._replace(own={}),
+    "multi_objective_aggregation": _word(
+        "sum_then_normalize", "normalize_then_sum", plain="sum_then_normalize"
+    ),
     # Rollouts
-    "per_device_train_batch_size": Field("whole", 1, 65_536),
-    "gradient_accumulation_steps": Field("whole", 1, 65_536),
-    "steps_per_generation": Field("whole", 1, 65_536, none=True),
-    "num_generations": Field("whole", 2, 65_536),
-    "max_completion_length": Field("whole", 1, 1_000_000),
-    "temperature": Field("number", 0, 100, but=(0,)),
-    "top_p": Field("number", 0, 1, but=(0,)),
-    "top_k": Field("whole", 0, 1_000_000),
-    "min_p": SHARE._replace(none=True),
-    "repetition_penalty": Field("number", 0, 100, but=(0,)),
-    "constraint": _word(*CONSTRAINTS),
-    "score_constrained": FLAG,
-    "prompts_once": FLAG,
-    "shuffle_dataset": FLAG,
-    "use_vllm": FLAG,
+    "per_device_train_batch_size": SIZE._replace(marks="needed"),
+    "gradient_accumulation_steps": SIZE._replace(marks="needed"),
+    "steps_per_generation": SIZE._replace(none=True),
+    "num_generations": Field("whole", 2, 65_536, marks="needed"),
+    "max_completion_length": STEPS._replace(marks="needed card"),
+    "temperature": Field("number", 0, 100, but=(0,), marks="needed card"),
+    "top_p": Field("number", 0, 1, but=(0,), marks="needed card"),
+    "top_k": COUNT._replace(marks="needed card"),
+    "min_p": SHARE._replace(none=True, marks="card"),
+    "repetition_penalty": Field("number", 0, 100, but=(0,), marks="card", plain=1.0),
+    "constraint": _word(*CONSTRAINTS, marks="card", own="none"),
+    "score_constrained": FLAG._replace(own=True),
+    "prompts_once": FLAG._replace(marks="base", own=False, shared=False),
+    "shuffle_dataset": FLAG._replace(plain=True),
+    "use_vllm": FLAG._replace(plain=False),
     "vllm_mode": _word("colocate", "server"),
     "vllm_gpu_memory_utilization": Field("number", 0, 1, but=(0,)),
     "vllm_max_model_length": Field("whole", 1, 10_000_000, none=True),
@@ -166,82 +184,70 @@ FIELDS: dict[str, Field] = {
     "vllm_importance_sampling_clip_max": AMOUNT._replace(none=True, but=(0,)),
     "vllm_importance_sampling_clip_min": AMOUNT._replace(none=True),
     # Loss
-    "loss_type": _word(*LOSSES, "cispo", "sapo", "luspo", "vespo"),
-    "scale_rewards": _word("group", "batch", "none"),
-    "beta": AMOUNT,
-    "num_iterations": Field("whole", 1, 1000),
-    "epsilon": AMOUNT,
-    "epsilon_high": AMOUNT._replace(none=True),
-    "delta": AMOUNT._replace(none=True, but=(0,)),
-    "importance_sampling_level": _word("token", "sequence"),
-    "mask_truncated_completions": FLAG,
-    "use_bias_correction_kl": FLAG,
-    "top_entropy_quantile": Field("number", 0, 1, but=(0,)),
-    "entropy_coef": Field("number"),
+    "loss_type": _word(*LOSSES, "cispo", "sapo", "luspo", "vespo", marks="plain"),
+    "scale_rewards": _word("group", "batch", "none", marks="plain"),
+    "beta": AMOUNT._replace(marks="needed"),
+    "num_iterations": Field("whole", 1, 1000, marks="plain"),
+    "epsilon": AMOUNT._replace(marks="plain"),
+    "epsilon_high": AMOUNT._replace(none=True, marks="plain"),
+    "delta": AMOUNT._replace(none=True, but=(0,), plain=None),
+    "importance_sampling_level": _word("token", "sequence", plain="token"),
+    "mask_truncated_completions": FLAG._replace(plain=False),
+    "use_bias_correction_kl": FLAG._replace(marks="plain"),
+    "top_entropy_quantile": Field("number", 0, 1, but=(0,), plain=1.0),
+    "entropy_coef": Field("number", plain=0.0),
     "disable_dropout": FLAG,
     # Optimiser
-    "max_steps": STEPS,
-    "learning_rate": Field("number", 0, 1000),
+    "max_steps": STEPS._replace(marks="needed"),
+    "learning_rate": Field("number", 0, 1000, marks="needed"),
     "lr_scheduler_type": _word(
         *("linear", "cosine", "cosine_with_restarts", "cosine_with_min_lr", "constant"),
         *("constant_with_warmup", "inverse_sqrt"),
+        marks="needed",
     ),
-    "lr_scheduler_kwargs": Field("mapping", none=True),
-    "warmup_steps": Field("number", 0, 1_000_000),
+    "lr_scheduler_kwargs": MAPPING._replace(plain={}),
+    "warmup_steps": Field("number", 0, 1_000_000, marks="plain"),
     "optim": _word(
         *("adamw_torch", "adamw_torch_fused", "adamw_8bit", "paged_adamw_8bit", "sgd"),
+        plain="adamw_torch",
     ),
-    "weight_decay": SHARE,
-    "adam_beta1": Field("number", 0, 1, but=(1,)),
-    "adam_beta2": Field("number", 0, 1, but=(1,)),
-    "adam_epsilon": Field("number", 0, 1, but=(0,)),
-    "max_grad_norm": AMOUNT,
-    "gradient_checkpointing": FLAG,
-    "gradient_checkpointing_kwargs": Field("mapping", none=True),
-    "use_cpu": FLAG,
-    "bf16": FLAG,
-    "fp16": FLAG,
+    "weight_decay": SHARE._replace(marks="plain"),
+    "adam_beta1": Field("number", 0, 1, but=(1,), marks="plain"),
+    "adam_beta2": Field("number", 0, 1, but=(1,), marks="plain"),
+    "adam_epsilon": Field("number", 0, 1, but=(0,), marks="plain"),
+    "max_grad_norm": AMOUNT._replace(marks="plain"),
+    "gradient_checkpointing": FLAG._replace(marks="needed"),
+    "gradient_checkpointing_kwargs": MAPPING,
+    "use_cpu": FLAG._replace(marks="card"),
+    "bf16": FLAG._replace(plain=False),
+    "fp16": FLAG._replace(plain=False),
     # What is written down and measured
-    "train_limit": COUNT,
+    "train_limit": COUNT._replace(own=0),
     "logging_steps": STEPS,
-    "completions_every": STEPS,
-    "evaluate_every": COUNT,
-    "evaluate_rows": STEPS,
-    "measure": _word("test", "validation"),
-    "test_limit": COUNT,
-    "test_samples": Field("whole", 1, 10_000),
-    "also_evaluate": Field("mapping", none=True),
-    "pass_at_k_rows": COUNT,
-    "pass_at_k_samples": Field("whole", 1, 10_000),
+    "completions_every": STEPS._replace(own=10),
+    "evaluate_every": COUNT._replace(own=20),
+    "evaluate_rows": STEPS._replace(own=128),
+    "measure": _word("test", "validation", own="test"),
+    "test_limit": COUNT._replace(marks="test", own=0),
+    "test_samples": Field("whole", 1, 10_000, marks="test", own=4),
+    "also_evaluate": MAPPING._replace(marks="test", own={}),
+    "pass_at_k_rows": COUNT._replace(marks="test", own=0),
+    "pass_at_k_samples": Field("whole", 1, 10_000, marks="test", own=64),
     "save_strategy": _word("steps", "no"),
-    "save_steps": STEPS,
-    "save_minutes": AMOUNT,
-    "save_total_limit": STEPS._replace(none=True),
-    "report_to": _word("none", "wandb"),
+    "save_steps": STEPS._replace(marks="own_run"),
+    "save_minutes": AMOUNT._replace(marks="own_run", own=0.0),
+    "save_total_limit": STEPS._replace(none=True, marks="own_run"),
+    "report_to": _word("none", "wandb", marks="own_run"),
     "run_name": TEXT._replace(none=True),
-    "disable_tqdm": FLAG,
+    "disable_tqdm": FLAG._replace(marks="own_run"),
 }
-REQUIRED = (
-    *("case", "profile", "variant", "reward_funcs", "model_name_or_path", "dtype", "use_peft"),
-    *("load_in_4bit", "fast_inference", "max_seq_length", "max_completion_length", "max_steps"),
-    *("temperature", "top_p", "top_k", "per_device_train_batch_size", "num_generations"),
-    *("gradient_accumulation_steps", "learning_rate", "lr_scheduler_type", "beta", "seed"),
-    "gradient_checkpointing",
-)
-OF_LORA = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
-OF_PLAIN = (
-    *("adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "warmup_steps", "epsilon"),
-    *("epsilon_high", "max_grad_norm", "num_iterations", "scale_rewards", "loss_type"),
-    "use_bias_correction_kl",
-)
-# Settings that the plain loops do not know, and the value that means "not used". Anything else is
-# refused: a setting that is read and ignored is how two runs get compared that were never the same.
-NOT_OF_PLAIN = {
-    **{"importance_sampling_level": "token", "multi_objective_aggregation": "sum_then_normalize"},
-    **{"mask_truncated_completions": False, "entropy_coef": 0.0, "top_entropy_quantile": 1.0},
-    **{"repetition_penalty": 1.0, "use_vllm": False, "bf16": False, "fp16": False},
-    **{"optim": "adamw_torch", "shuffle_dataset": True, "delta": None, "lr_scheduler_kwargs": {}},
-}
+
+
+def marked(*marks: str) -> tuple[str, ...]:
+    """The fields that bear one of these marks (see `Field`), in the order of the table."""
+    return tuple(n for n, field in FIELDS.items() if set(marks) & set(field.marks.split()))
+
+
 # What one more evaluation may set, and what a schedule of the learning rate may.
 ALSO = {
     "variant": TEXT,
@@ -324,11 +330,12 @@ def check_plain(settings: Mapping[str, Any], algorithm: str, adapter: bool) -> N
         algorithm: `"reinforce"`, `"ppo"` or `"grpo"`.
         adapter: whether the policy is an adapter, which can be switched off.
     """
-    for name in OF_PLAIN:
+    for name in marked("plain"):
         if name not in settings:
             raise CasebookError(f"the field {name!r} is missing, which a plain loop needs")
-    accumulated = settings["gradient_accumulation_steps"]
-    for name, value in (NOT_OF_PLAIN | {"steps_per_generation": accumulated}).items():
+    known = {name: field.plain for name, field in FIELDS.items() if field.plain is not ANY}
+    known["steps_per_generation"] = settings["gradient_accumulation_steps"]
+    for name, value in known.items():
         if settings.get(name) is not None and settings[name] != value:
             raise CasebookError(f"the plain loop knows {name} only as {value!r}")
     check_name("loss type", settings["loss_type"], LOSSES)
@@ -453,6 +460,8 @@ def parse_yaml(text: str, aliases: bool = False) -> Any:
 def read_yaml(path: Path, aliases: bool = False) -> dict[str, Any]:
     """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
     try:
+        if path.exists() and not (path.is_file() and path.stat().st_size <= LARGEST):
+            raise CasebookError("no file of at most 1 MiB, as settings are")
         settings = parse_yaml(path.read_text(encoding="utf-8"), aliases)
     except OSError as error:
         raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
@@ -477,26 +486,20 @@ def _check_fields(
             hint = f": did you mean {close[0]!r}?" if close else ""
             raise CasebookError(f"unknown {of} {name!r}{hint}")
         if not known[name].takes(value):
-            if name in REQUIRED and value is None:
+            if value is None and "needed" in known[name].marks:
                 raise CasebookError(f"the field {name!r} is missing")
             raise CasebookError(f"{name} is {reprlib.repr(value)}, and must be {known[name]}")
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
     """What has to be there, and what the case has to know."""
-    for name in (*REQUIRED, *(OF_LORA if settings.get("use_peft") else ())):
+    for name in marked("needed", *(["lora"] if settings.get("use_peft") else [])):
         if settings.get(name) is None:
             raise CasebookError(f"the field {name!r} is missing")
     case, rewards = load_case(settings["case"]), settings["reward_funcs"]
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in rewards:
         check_name("reward", name, (*case.rewards, KL_PART))
-    form, asked = settings.get("method") == "form", settings.get("text_variant")
-    if form and not case.in_form:
-        raise CasebookError(f"the case {case.name!r} has no form that could be taught by itself")
-    if form != bool(asked):
-        raise CasebookError("text_variant and the method 'form' need each other")
-    case.grade("", "", variant=asked)
     parameters = settings.get("reward_kwargs") or {}
     for name, given in parameters.items():
         check_name("reward in reward_kwargs", name, rewards)
@@ -527,10 +530,10 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     if weights is not None and len(weights) != len(rewards):
         raise CasebookError(f"{len(rewards)} reward_funcs, but {len(weights)} reward_weights")
     method, rule = settings.get("method", "grpo"), settings.get("constraint", "none")
-    if rule != "none" and method.startswith(PLAIN):
+    if rule != "none" and method in PLAIN:
         raise CasebookError(f"the method {method!r} samples without a constraint")
-    if method.startswith(PLAIN):
-        check_plain(settings, method.removeprefix(PLAIN), settings["use_peft"])
+    if method in PLAIN:
+        check_plain(settings, PLAIN[method], settings["use_peft"])
     if settings["max_completion_length"] >= settings["max_seq_length"]:
         raise CasebookError(
             f"max_completion_length {settings['max_completion_length']} leaves no room for a "

@@ -8,7 +8,6 @@ from casebook.backend import hardware
 from casebook.models.engine import free as free_engine
 from casebook.models.load import (
     CARD,
-    CARD_FIELDS,
     FastLanguageModel,
     PeftLanguageModel,
     base_arguments,

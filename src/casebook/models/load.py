@@ -20,7 +20,7 @@ from casebook import paths, pretrained
 from casebook.backend import choose_backend, unsloth_chosen
 from casebook.case import CasebookError
 from casebook.models import attention
-from casebook.settings import read_settings
+from casebook.settings import marked, read_settings
 
 if os.environ.get("CASEBOOK_BACKEND") == "unsloth":  # for every profile: then at once
     choose_backend("nano")
@@ -38,15 +38,6 @@ from casebook.models import engine
 disable_progress_bar()  # loading a model is not worth a widget in every notebook
 
 CARD = "casebook.json"  # in a saved policy's folder: what it belongs to, and how it is decoded
-CARD_FIELDS = (
-    *("case", "profile", "variant"),
-    # what decides how it is loaded
-    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
-    "attn_implementation",
-    # what decides how it writes
-    *("max_completion_length", "temperature", "top_p", "top_k", "min_p"),
-    *("repetition_penalty", "constraint"),
-)
 
 
 class PeftLanguageModel:
@@ -236,7 +227,7 @@ def save_policy(
         config = json.loads(adapter.read_text())
         config["base_model_name_or_path"] = settings["model_name_or_path"]
         adapter.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    card = {key: settings[key] for key in CARD_FIELDS if key in settings}
+    card = {key: settings[key] for key in marked("card") if key in settings}
     card |= _source(settings)
     (output / CARD).write_text(json.dumps(card, indent=2) + "\n")
 

@@ -13,7 +13,7 @@ from casebook.case import CasebookError
 from casebook.models import engine
 from casebook.stats import mean_interval
 from casebook.training import first_steps, read_config
-from casebook.training.memory import forget_peak, peak_mb
+from casebook.training.measure import forget_peak, peak_mb
 
 PROMPTS, MOST_STEPS = 16, 8  # enough steps for so many prompts; the first also warms up
 QUIET = {"save_strategy": "no", "report_to": "none", "evaluate_every": 0, "completions_every": 1}

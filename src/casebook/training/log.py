@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -20,8 +21,9 @@ from casebook.training.config import Config
 from casebook.training.progress import Progress
 from casebook.training.run import Run, read_lines
 
-CURVE, CURVE_WINDOW = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl"), 8
+CURVE = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl")
 CURVE += ("completions/mean_length", "completions/clipped_ratio")
+CURVE_WINDOW = 8  # steps
 WATCH_EVERY = 8  # steps between two looks of the detectors
 
 
@@ -38,13 +40,8 @@ class CompletionLog:
         self.every = config.completions_every
         self.folder = folder
         self.ends = frozenset(ends)
-        self.weights = dict(
-            zip(
-                config.reward_funcs,
-                config.reward_weights or [1.0] * len(config.reward_funcs),
-                strict=True,
-            )
-        )
+        weights = config.reward_weights or [1.0] * len(config.reward_funcs)
+        self.weights = dict(zip(config.reward_funcs, weights, strict=True))
         self.group_size = config.num_generations
         self.scale = config.scale_rewards
         self.each_part_scaled = config.multi_objective_aggregation == "normalize_then_sum"
@@ -211,6 +208,9 @@ class RunCallback(TrainerCallback):
             if isinstance(figure, float) or (isinstance(figure, dict) and "value" in figure)
         }
         self._append("validation", step, figures)
+        wandb = sys.modules.get("wandb")
+        if wandb and wandb.run:  # TRL's callback knows nothing of this evaluation
+            wandb.log({f"eval/{name}": value for name, value in figures.items()})
         self.progress.note(step, figures)
 
     def _shown(self) -> Callable[[int, int], None] | None:

@@ -14,7 +14,6 @@ appended line by line, every other file is written beside its place and then mov
 
 import contextlib
 import gc
-import json
 import math
 import os
 import shutil
@@ -38,9 +37,9 @@ from casebook.models.decoding import constraint_for
 from casebook.models.generation import end_ids, token_ids
 from casebook.paths import alone_in, write_json, write_trouble
 from casebook.records import provenance
-from casebook.settings import check_present
+from casebook.settings import PLAIN, SUPERVISED, check_present
 from casebook.training import supervised
-from casebook.training.config import PLAIN, SUPERVISED, Config, reward_functions
+from casebook.training.config import Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import (
     CompletionLog,
@@ -49,9 +48,7 @@ from casebook.training.log import (
     curve,
     skipped_steps,
 )
-from casebook.training.login import prepare_wandb
-from casebook.training.measure import input_digests, measure
-from casebook.training.memory import forget_peak, peak_mb
+from casebook.training.measure import forget_peak, input_digests, measure, peak_mb
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
 from casebook.training.run import Run, check_folder, default_folder, prepare, step_of
@@ -82,6 +79,8 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             return _train(run, config) if begins else run
     except (OSError, RuntimeError, SafetensorError) as error:
         trouble = write_trouble(error)
+        if trouble is None and not run.path.is_dir():
+            trouble = "its folder was deleted while it trained"
         if trouble is None:
             raise
         raise CasebookError(
@@ -92,7 +91,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
 
 def _claim(run: Run, config: Config, resume: bool, held: contextlib.ExitStack) -> bool:
     """Make the run folder ready, and keep it from other trainings; `False` if it has finished."""
-    check_folder(run)
+    check_folder(run, resume)
     busy = f"another process trains into {run.path}: wait for its end"
     held.enter_context(alone_in(run.path, busy))
     return prepare(run, config, resume)
@@ -120,22 +119,6 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     return kept, len(rows) - len(kept)
 
 
-def rows_to_form(config: Config, rows: Dataset, samples: int) -> tuple[Dataset, list[Any]]:
-    """The rows whose form is to be taught, and for each the prompt of `text_variant`.
-
-    Args:
-        rows: the training rows, of which those in front are taken.
-        samples: how many, at most.
-    """
-    case = load_case(config.case)
-    other = case.load("train", config.profile, config.seed, config.text_variant)
-    # The same rows in the same order, but for those that were dropped.
-    names = [name for name in rows.column_names if name != "prompt"]
-    prompts = {json.dumps([row[n] for n in names]): row["prompt"] for row in other}
-    asked = rows.select(range(min(samples, len(rows))))
-    return asked, [prompts[json.dumps([row[name] for name in names])] for row in asked]
-
-
 def _completions_at_once(config: Config) -> int:
     """How many completions are sampled together, all processes counted."""
     if config.method in PLAIN:
@@ -145,39 +128,40 @@ def _completions_at_once(config: Config) -> int:
 
 
 @contextlib.contextmanager
-def _tracked(run: Run, config: Config) -> Iterator[Any]:
-    """Inside it, W&B has a run for this training where that is asked for: its callback."""
-    if "wandb" not in (config.report_to or []):
-        yield None
+def _tracked(run: Run, config: Config) -> Iterator[None]:
+    """W&B, where `report_to` names it: TRL's own callback logs there, offline without a login."""
+    if "wandb" not in config.report_to:
+        yield
         return
-    prepare_wandb(run.path)
-    if not processes.first():  # TRL's callback of the others logs nothing, either
-        yield None
-        return
-    from casebook.training.tracking import Tracking
+    import wandb
 
-    tracking = Tracking(run, config.settings, trainer_logs=config.method not in PLAIN)
+    began_before = wandb.run is not None
+    if not wandb.setup().settings.api_key and not os.environ.get("WANDB_API_KEY"):
+        os.environ.setdefault("WANDB_MODE", "offline")
+    os.environ.setdefault("WANDB_DIR", str(run.path))
+    os.environ.setdefault("WANDB_PROJECT", "rlvr-casebook")
     try:
-        yield tracking
+        yield
+    except wandb.errors.Error as error:
+        said = str(error).strip().splitlines()[0]
+        raise CasebookError(
+            f"W&B cannot begin a run ({said}): WANDB_MODE=offline trains without its server"
+        ) from error
     finally:
-        tracking.finish()
+        if wandb.run is not None and not began_before:
+            wandb.finish()
 
 
 def _train(run: Run, config: Config) -> Run:
-    with _tracked(run, config) as tracking:
-        return _trained(run, config, [tracking] if tracking else [])
-
-
-def _trained(run: Run, config: Config, more_callbacks: list[TrainerCallback]) -> Run:
     forget_peak()
     model, tokenizer, rows, dropped = beginning(config)
-    progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
-    if not processes.first():
-        progress = _Quiet("")
+    title = f"{config.case}/{config.profile}, seed {config.seed}"
+    progress = Progress(title, quiet=not processes.first())
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
     callback = RunCallback(run, config, tokenizer, progress)
-    samples = _fit(run, config, model, tokenizer, rows, callback, more_callbacks)
+    with _tracked(run, config):
+        samples = _fit(run, config, model, tokenizer, rows, callback)
     if not processes.end():
         return run
     part = run.path / "adapter.part"
@@ -238,9 +222,9 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
     run = Run(Path(output))
     prepare(run, config, resume=False)
     model, tokenizer, rows, _ = beginning(config)
-    callback = _FirstSteps(run, config, tokenizer, steps)
+    callback = RunCallback(run, config, tokenizer, Progress("", quiet=True))
     with contextlib.suppress(_Enough):
-        _fit(run, config, model, tokenizer, rows, callback)
+        _fit(run, config, model, tokenizer, rows, callback, [_EndAfter(steps)])
     return run
 
 
@@ -248,23 +232,13 @@ class _Enough(Exception):
     """Ends a training from inside a callback."""
 
 
-class _Quiet(Progress):
-    """Shows nothing."""
+class _EndAfter(TrainerCallback):
+    """Ends a training when so many steps are logged."""
 
-    def start(self, *args) -> None: ...
-
-    update = note = finish = say = start
-
-
-class _FirstSteps(RunCallback):
-    """A silent callback that ends the training when so many steps are logged."""
-
-    def __init__(self, run: Run, config: Config, tokenizer: Any, steps: int):
-        super().__init__(run, config, tokenizer, _Quiet(""))
+    def __init__(self, steps: int):
         self.steps = steps
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        super().on_log(args, state, control, logs=logs, **kwargs)
         if logs and "loss" in logs and state.global_step >= self.steps:
             raise _Enough
 
@@ -375,14 +349,10 @@ def _fit(
         else:
             started = time.perf_counter()
             settings = {**config.settings, "seed": config.seed}
-            if method == "form":
-                asked, prompts = rows_to_form(config, rows, samples)
-                texts = supervised.in_form(model, tokenizer, asked, prompts, settings)
-            else:
-                prompts = samples // config.num_generations
-                shuffled = rows.shuffle(config.seed)
-                asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
-                texts = supervised.accepted(model, tokenizer, config.case, asked, settings)
+            prompts = samples // config.num_generations
+            shuffled = rows.shuffle(config.seed)
+            asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
+            texts = supervised.accepted(model, tokenizer, config.case, asked, settings)
             callback.seconds_before += time.perf_counter() - started
             more = {"accepted": len(texts)}
         longest = config.max_seq_length

@@ -6,7 +6,10 @@ run's folder line by line, so that a stop costs the completions of one batch.
 A run that serves the choice of a setting (`measure: validation`) touches no test row.
 """
 
+import contextlib
+import resource
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,19 +21,11 @@ from casebook.case import PROFILES, load_case
 from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, evaluate, other_prompt_perplexity
 from casebook.models import load_base, load_saved, weights_hash
 from casebook.records import digest
+from casebook.settings import marked
 from casebook.training.config import Config, settings_mark
 from casebook.training.log import text_of
 from casebook.training.progress import Progress
 
-# The settings that decide what a base model measures.
-MEASURED = {
-    *("case", "profile", "variant"),
-    *("model_name_or_path", "dtype", "load_in_4bit", "max_seq_length", "use_peft", "use_cpu"),
-    "attn_implementation",
-    *("max_completion_length", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
-    *("constraint", "prompts_once", "test_limit", "test_samples"),
-    *("also_evaluate", "pass_at_k_rows", "pass_at_k_samples"),
-}
 KEPT_ROWS = 64  # test completions in a record, one a row
 KEPT_BEFORE = 10  # of the base, on the first of the same rows
 NOT_TESTED = {"test": None, "before": None, "after": None}  # in a record
@@ -115,7 +110,8 @@ def measure_base(
         folder: where the completions are kept, and those that lie there are used.
         progress: as for `evaluate`.
     """
-    mark = settings_mark(config, set(config.settings) - MEASURED)
+    decide = marked("card", "base", "test")
+    mark = settings_mark(config, set(config.settings) - set(decide))
     if mark not in _MEASURED:
         base = model_and_tokenizer or load_base(config.settings)
         # Torch multiplies by a weight that is to be trained in another order of additions, and a
@@ -191,3 +187,18 @@ def input_digests(config: Config) -> dict[str, Any]:
         rows[split] = digest({name: data[name][:] for name in data.column_names})
     text = list(islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS))
     return {"rows": rows, "demonstrations": digest(text)}
+
+
+def forget_peak() -> None:
+    """Count memory from here on, where the system can (Linux); elsewhere the peak stays."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_mb() -> int:
+    """The most memory held since `forget_peak`, or since the process began, in MiB."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return round(int(next(li for li in lines if li.startswith("VmHWM:")).split()[1]) / 1024)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 * 1024 if sys.platform == "darwin" else 1024))  # bytes there

@@ -20,10 +20,11 @@ class Progress:
 
     Args:
         title: what is trained.
+        quiet: show nothing.
     """
 
-    def __init__(self, title: str):
-        self.title = title
+    def __init__(self, title: str, quiet: bool = False):
+        self.title, self.quiet = title, quiet
         self.bar: Bar | None = None
         self.output = None
         self.held_out = ""
@@ -32,6 +33,8 @@ class Progress:
         """Begin at `step` (not 0 after a resumption) of `steps`."""
         self.first, self.steps = step, steps
         self.started = time.perf_counter()
+        if self.quiet:
+            return
         if _in_notebook():
             from IPython.display import display
 
@@ -89,7 +92,7 @@ class Progress:
         """Print a line beside the progress: nowhere in a notebook, whose output stays short."""
         if self.bar:
             self.bar.console.print(line)
-        elif self.output is None:
+        elif self.output is None and not self.quiet:
             print(line, file=sys.stderr, flush=True)
 
     def finish(self) -> None:

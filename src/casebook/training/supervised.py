@@ -4,8 +4,6 @@
 lets the base write, keeps what the verifier accepts, and trains on that. Both get as many
 completions as GRPO, the same adapter, optimiser and schedule, so that what is left between them
 is the objective. The loop is transformers' own `Trainer`.
-
-A third one is no control but a beginning: `in_form` teaches the form and nothing about the answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,52 +69,6 @@ def accepted(
             kept.append({"prompt": row["prompt"], "completion": text, "ends": True})
     if not kept:
         raise CasebookError(f"none of {len(jobs)} samples was accepted: nothing to train on")
-    return kept
-
-
-def in_form(
-    model: Any,
-    tokenizer: Any,
-    rows: Sequence[Mapping[str, Any]],
-    prompts: Sequence,
-    settings: Mapping,
-) -> list[dict[str, Any]]:
-    """The model's own texts in the form that is asked for: `prompt`, `completion`, `ends`.
-
-    No right answer is looked at. What a text states as its answer, right or wrong, becomes the
-    answer in the form, so that only the form is news to the model. Left out is what was cut off,
-    states no answer, or is too long once it has its tags.
-
-    Args:
-        rows: their prompts ask for the form.
-        prompts: for each row the prompt to which the model writes, such as the question alone.
-        settings: of the training.
-
-    Raises:
-        CasebookError: no text was left.
-    """
-    put = load_case(settings["case"]).in_form
-    texts: dict[int, str] = {}
-    was_training = model.training
-    model.eval()
-    for _, numbers, completions in generate_all(
-        model,
-        tokenizer,
-        prompts,
-        keys=[(settings["seed"], i, 0) for i in range(len(prompts))],
-        **decoding_of(settings),
-    ):
-        written = zip(numbers, completions, strict=True)
-        texts |= {i: put(c["completion"]) for i, c in written if not c["truncated"]}
-    model.train(was_training)
-    longest = settings["max_completion_length"]
-    kept = [
-        {"prompt": row["prompt"], "completion": text, "ends": True}
-        for i, row in enumerate(rows)
-        if (text := texts.get(i)) and len(completion_ids(tokenizer, text)) <= longest
-    ]
-    if not kept:
-        raise CasebookError(f"none of {len(prompts)} texts could be put into the form")
     return kept
 
 
