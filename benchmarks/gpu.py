@@ -386,7 +386,7 @@ def _device_name(device: str) -> str:
 def _peak_mb(device: str) -> int:
     """The most memory that this process held: the GPU's as torch reserved it, or the host's."""
     if device == "cpu":
-        from casebook.training.memory import peak_mb
+        from casebook.training.measure import peak_mb
 
         return peak_mb()
     import torch

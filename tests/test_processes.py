@@ -154,10 +154,13 @@ def several(monkeypatch):
     return monkeypatch
 
 
+ALONE = {"method": "grpo", "fast_inference": False, "prompts_once": False}
+
+
 def configured(**changes):
     """What `processes.check` asks of a configuration."""
     usual = {"use_cpu": True, "bf16": False, "fp16": False, "evaluate_every": 3}
-    return SimpleNamespace(**usual | processes.OF_ONE_PROCESS | changes)
+    return SimpleNamespace(**usual | ALONE | changes)
 
 
 @pytest.mark.parametrize(("gpus", "refused"), [(1, True), (2, False), (0, False)])

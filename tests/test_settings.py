@@ -204,44 +204,12 @@ def test_a_model_folder_that_is_not_there_is_named(name, monkeypatch, tmp_path):
         settings.check_present(asked)
 
 
-def test_a_model_may_be_one_that_an_arm_trained(tmp_path, monkeypatch):
-    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
-    asked = checked(SMOKE, {"model_name_or_path": "run:poker/smoke/first/seed0"})
-    with pytest.raises(CasebookError, match="experiments poker --profile smoke --arm first makes"):
-        settings.check_present(asked)
-    model = tmp_path / "experiments/poker/smoke/first/seed0-abc/adapter"
-    model.mkdir(parents=True)
-    (model / "config.json").write_text("{}")
-    with pytest.raises(CasebookError, match="is not here"):  # it has not finished
-        settings.check_present(asked)
-    (model.parent / "record.json").write_text("{}")
-    settings.check_present(asked)
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"method": "form"}, "text_variant and the method 'form' need each other"),
-        ({"text_variant": "chat-plain"}, "text_variant and the method 'form' need each other"),
-        ({"method": "form", "text_variant": "haiku"}, "unknown variant 'haiku'"),
-    ],
-)
-def test_the_form_alone_is_taught_from_texts_that_some_prompt_asks_for(changes, sentence):
-    with pytest.raises(CasebookError, match=sentence):
-        checked(("gsm8k", "smoke"), changes)
-
-
-def test_only_a_case_that_knows_its_form_can_teach_it():
-    with pytest.raises(CasebookError, match="'poker' has no form that could be taught by itself"):
-        checked(SMOKE, {"method": "form", "text_variant": "label"})
-
-
 def test_a_model_may_be_a_folder_anywhere_or_one_of_the_hub(tmp_path):
     for name in ("data/nano/poker", str(tmp_path), "allenai/Llama-3.1-Tulu-3-8B-SFT", "gpt2"):
         settings.check_present(checked(SMOKE, {"model_name_or_path": name}))
 
 
-@pytest.mark.parametrize("name", settings.OF_PLAIN)
+@pytest.mark.parametrize("name", settings.marked("plain"))
 def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
     less = {n: value for n, value in yaml.safe_load(SMOKE.read_text()).items() if n != name}
     (tmp_path / "less.yaml").write_text(yaml.safe_dump(less))
@@ -271,6 +239,7 @@ def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
         (b"case: !!python/object:os.system x", "not valid YAML"),
         (b"case: 2020-13-45", "not valid YAML"),
         (b"? [a, b]\n: 1", "not valid YAML"),
+        (b"# a comment\n" * 100_000, "is no file of at most 1 MiB"),
         (b"1: 2", "unknown field 1"),
     ],
 )

@@ -30,7 +30,7 @@ from casebook import evaluation, execute, paths, training
 from casebook.case import CasebookError, known_cases, load_case
 from casebook.execute import series
 from casebook.experiments import arms
-from casebook.settings import FIELDS, REQUIRED, check_present, checked
+from casebook.settings import FIELDS, METHODS, check_present, checked, marked
 from casebook.training import log, loop, measure
 from casebook.training.run import prepare
 
@@ -104,7 +104,7 @@ def drawn(seed, file):
     What the check refuses is drawn again: two right values that cannot go together.
     """
     draw = random.Random(seed)
-    others = [name for name in training.METHODS if name != "grpo"]
+    others = [name for name in METHODS if name != "grpo"]
     while True:
         # Drawn again, too: not every case knows every method.
         case, method = draw.choice(known_cases()), draw.choice(["grpo"] * 5 + others)
@@ -112,7 +112,7 @@ def drawn(seed, file):
         settings = yaml.safe_load((paths.CONFIGS / case / "smoke.yaml").read_text())
         changed = draw.sample(DRAWN, draw.randint(1, 6))
         settings |= {name: right_value(FIELDS[name], draw) for name in changed}
-        for name in draw.sample(sorted(set(DRAWN) - set(REQUIRED)), draw.randint(0, 4)):
+        for name in draw.sample(sorted(set(DRAWN) - set(marked("needed"))), draw.randint(0, 4)):
             settings.pop(name, None)
         if draw.random() < 0.5:
             rewards = draw.sample(parts, draw.randint(1, 3))

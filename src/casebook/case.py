@@ -117,9 +117,6 @@ class Case:
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
         reference: `reference(row, variant=None)` -> the completion the oracle would write, which
             supervised controls are taught.
-        in_form: `in_form(text)` -> a text of a model that states an answer, in the form that is
-            asked for and with that answer, right or wrong; `None` where it states none. `None`
-            where the case teaches no form by itself.
         rules: `rules()` -> name -> share of the test rows that a one-line rule gets right; `None`
             where the case has no rules of its own.
         caution: what held-out rows of the embedded model cannot show, for its model card.
@@ -137,7 +134,6 @@ class Case:
     skills: Mapping[str, Mapping[str, tuple[float, str]]]
     style: Callable[[Any, Mapping[str, Any]], str]
     reference: Callable[..., str]
-    in_form: Callable[[str], str | None] | None = None
     rules: Callable[[], Mapping[str, float]] | None = None
     caution: str = ""
 

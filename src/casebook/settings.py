@@ -460,7 +460,7 @@ def parse_yaml(text: str, aliases: bool = False) -> Any:
 def read_yaml(path: Path, aliases: bool = False) -> dict[str, Any]:
     """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
     try:
-        if path.exists() and not (path.is_file() and path.stat().st_size <= LARGEST):
+        if path.is_char_device() or path.stat().st_size > LARGEST:
             raise CasebookError("no file of at most 1 MiB, as settings are")
         settings = parse_yaml(path.read_text(encoding="utf-8"), aliases)
     except OSError as error:

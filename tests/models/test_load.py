@@ -14,6 +14,7 @@ from casebook import models, paths, pretrained
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError
 from casebook.models import load
+from casebook.settings import marked
 
 NANO = paths.DATA / "nano" / "poker"
 
@@ -78,7 +79,7 @@ def test_all_that_decides_loading_stands_on_the_card():
     settings = Listening(models.read_settings("poker", "smoke"))
     models.load_base(settings)
     assert {"dtype", "use_cpu"} <= settings.read
-    assert settings.read - {"fast_inference"} <= set(models.CARD_FIELDS)
+    assert settings.read - {"fast_inference"} <= set(marked("card"))
 
 
 def test_the_card_decides_and_not_the_profile(tmp_path):
@@ -125,7 +126,7 @@ def test_only_what_is_trained_starts_an_engine(loader, saved):
     assert loader.asked[-1]["fast_inference"]
     assert "gpu_memory_utilization" in loader.asked[-1]
     models.load_base(settings)
-    card = {name: settings[name] for name in models.CARD_FIELDS if name in settings}
+    card = {name: settings[name] for name in marked("card") if name in settings}
     (saved / models.CARD).write_text(json.dumps(card))
     models.load_saved(saved)
     assert [asked["fast_inference"] for asked in loader.asked] == [True, False, False]

@@ -22,6 +22,7 @@ from casebook.case import PROFILES, CasebookError, Grade
 from casebook.models import generation
 from casebook.models.decoding import constraint_for
 from casebook.paths import alone_in
+from casebook.settings import METHODS, PLAIN, marked
 from casebook.training import loop, measure
 
 CASE = load_case("poker")
@@ -220,7 +221,7 @@ def test_the_same_seed_gives_the_same_run_again(run, tmp_path):
 # Methods -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[n for n in training.METHODS if n not in ("grpo", "form")])
+@pytest.fixture(scope="module", params=[n for n in METHODS if n != "grpo"])
 def other(request, tmp_path_factory):
     """A finished run of each method but TRL's."""
     path = tmp_path_factory.mktemp("methods") / request.param
@@ -253,7 +254,7 @@ def test_every_method_logs_its_steps_and_its_validation(other):
 @pytest.mark.slow
 def test_only_what_the_policy_wrote_is_kept_as_completions(other):
     method, run = other
-    assert len(run.completions()) == (2 * 16 if method in training.PLAIN else 0)
+    assert len(run.completions()) == (2 * 16 if method in PLAIN else 0)
 
 
 @pytest.mark.slow
@@ -273,33 +274,6 @@ def test_rejection_with_nothing_accepted_is_one_sentence(tmp_path, unmeasured):
 def test_rejection_makes_do_with_fewer_rows_than_it_would_ask(tmp_path, unmeasured):
     run = trained(tmp_path / "run", method="rejection", train_limit=3)  # eight prompts otherwise
     assert 0 < run.record()["accepted"] <= 3 * 4
-
-
-@pytest.mark.slow
-def test_a_model_that_was_taught_the_form_is_where_another_training_begins(
-    tmp_path, unmeasured, monkeypatch
-):
-    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
-    # What the embedded model answers without tags is put into them.
-    form = {"method": "form", "text_variant": "answer", "use_peft": False, "train_limit": 64}
-    folder = tmp_path / "experiments/gsm8k/smoke/form/seed0-whole"
-    config = training.read_config(("gsm8k", "smoke"), SHORT | form)
-    record = training.train(config, folder).record()
-    assert 0 < record["accepted"] <= record["samples"] == 32
-    assert record["curve"]["step"] == [2]
-
-    name = "run:gsm8k/smoke/form/seed0"
-    config = training.read_config(("gsm8k", "smoke"), SHORT | {"model_name_or_path": name})
-    run = training.train(config, tmp_path / "run")
-    model = run.record()["provenance"]["model"]
-    assert (model["name"], model["weights"]) == (name, models.weights_hash(folder / "adapter"))
-    assert model["weights"] != models.weights_hash(paths.DATA / "nano" / "gsm8k")
-    assert model["began_with"]["name"] == "data/nano/gsm8k"
-    _, _, card = models.load_saved(run.adapter)
-    assert card["model_name_or_path"] == name
-    shutil.rmtree(folder)
-    with pytest.raises(CasebookError, match="experiments gsm8k --profile smoke --arm form"):
-        models.load_saved(run.adapter)
 
 
 @pytest.mark.slow
@@ -657,7 +631,7 @@ def test_every_setting_that_a_measurement_reads_keeps_arms_apart(monkeypatch):
     monkeypatch.setattr(measure, "evaluate", listening)
     config = training.read_config(SMOKE, FEW | {"pass_at_k_rows": 2, "pass_at_k_samples": 2})
     measure.measure_test(config, *models.load_base(config.settings))
-    assert {"temperature", "constraint"} <= read <= training.MEASURED
+    assert {"temperature", "constraint"} <= read <= set(marked("card", "base", "test"))
 
 
 # Warnings ----------------------------------------------------------------------------------
@@ -853,17 +827,20 @@ def test_a_training_split_without_rows_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_wandb_is_offline_unless_somebody_says_otherwise(tmp_path, monkeypatch):
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    monkeypatch.delenv("WANDB_DIR", raising=False)
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+def test_wandb_is_offline_without_a_login_and_gets_the_held_out_figures(tmp_path, monkeypatch):
+    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_API_KEY", "WANDB_PROJECT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    overrides = FEW | {"max_steps": 1, "evaluate_every": 0, "report_to": "wandb"}
-    run = training.train(training.read_config(SMOKE, overrides), tmp_path / "run")
     import wandb
 
-    wandb.finish()
+    logged, log = [], wandb.log
+    monkeypatch.setattr(wandb, "log", lambda values: (logged.append(values), log(values)))
+    run = trained(tmp_path / "run", evaluate_every=1, report_to="wandb")
+    assert wandb.run is None
     assert list(run.path.glob("wandb/offline-run-*"))
+    seen = [values["eval/greedy_accuracy"] for values in logged]
+    assert seen == run.validation()["greedy_accuracy"].tolist()
 
 
 # Chat models -------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def _tracked(run: Run, config: Config) -> Iterator[None]:
     import wandb
 
     began_before = wandb.run is not None
-    if not wandb.setup().settings.api_key and not os.environ.get("WANDB_API_KEY"):
+    if not wandb.login(prompt=False):
         os.environ.setdefault("WANDB_MODE", "offline")
     os.environ.setdefault("WANDB_DIR", str(run.path))
     os.environ.setdefault("WANDB_PROJECT", "rlvr-casebook")
