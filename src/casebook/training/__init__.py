@@ -4,7 +4,7 @@
 
 from datasets import disable_progress_bars
 
-from casebook import models  # noqa: F401, where Unsloth is asked for by name, it comes before TRL
+from casebook import models  # where Unsloth is asked for by name, it comes before TRL
 from casebook.training.config import Config, read_config, reward_functions, settings_mark
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 from casebook.training.log import RunCallback, WatchCallback, curve, skipped_steps, text_of
