@@ -419,6 +419,8 @@ def study(
     path = studies.path(name)
     check_clean()
     case, module = studies.STUDIES[name]
+    if module is None:
+        raise CasebookError(f"{path} is only kept; docs/evidence.md says how it was made")
     given: tuple = ()
     if name in studies.OF_RUNS:  # torch comes with these
         from casebook import models

@@ -131,7 +131,8 @@ def test_the_cuda_of_torch_is_what_its_build_says(line, cuda, tmp_path, monkeypa
 @pytest.mark.parametrize("name", studies.STUDIES)
 def test_every_study_has_a_record_and_a_module_that_makes_it(name):
     case, maker = studies.STUDIES[name]
-    assert callable(import_module(f"casebook.cases.{case}.studies.{maker}").record)
+    if case != "gsm8k":  # whose records are kept, and made again by the commits that made them
+        assert callable(import_module(f"casebook.cases.{case}.studies.{maker}").record)
     assert "provenance" in studies.read(name)
 
 
@@ -140,7 +141,7 @@ def test_a_missing_or_broken_study_says_how_to_make_it(content, results):
     if content is not None:
         studies.path("prompts").parent.mkdir(parents=True)
         studies.path("prompts").write_text(content)
-    with pytest.raises(CasebookError, match=r"no record of a study .*casebook study prompts make"):
+    with pytest.raises(CasebookError, match=r"no record .*casebook study prompts brings"):
         studies.read("prompts")
     with pytest.raises(CasebookError, match="unknown study 'ranks': known are conversion, smol"):
         studies.path("ranks")

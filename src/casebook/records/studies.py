@@ -2,7 +2,9 @@
 
 The real problem sets are no part of the casebook, and run folders are not either. What a study
 found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems, and
-`casebook study NAME` makes it anew: `record()` of the study's module returns what is written.
+`casebook study NAME` makes it anew: `record()` of the study's module returns what is written. The
+records of GSM8K have no maker any more: they are read, and the commit that made them makes them
+again (docs/evidence.md).
 """
 
 from pathlib import Path
@@ -12,14 +14,14 @@ from casebook import paths
 from casebook.case import CasebookError, check_name
 from casebook.paths import read_json
 
-STUDIES = {  # name -> its case, and the module that makes it
+STUDIES = {  # name -> its case, and the module that makes it; None where the record is only kept
     "conversion": ("poker", "conversion"),
     "smol_poker": ("poker", "smol"),
-    "exploration": ("gsm8k", "exploration"),
-    "rewards": ("gsm8k", "ranking"),
-    "baseline": ("gsm8k", "baselines"),
-    "embedding": ("gsm8k", "embedding"),
-    "smol_gsm8k": ("gsm8k", "smol"),
+    "exploration": ("gsm8k", None),
+    "rewards": ("gsm8k", None),
+    "baseline": ("gsm8k", None),
+    "embedding": ("gsm8k", None),
+    "smol_gsm8k": ("gsm8k", None),
     "forms": ("math", "forms"),
     "prompts": ("math", "prompts"),
     "verifiers": ("math", "verifiers"),
@@ -30,7 +32,9 @@ OF_RUNS = ("gibberish",)  # `record` is given the case's finished runs and its b
 
 
 def command(name: str) -> str:
-    """What makes a record anew, for a page or a sentence that lacks it."""
+    """What brings a record back, for a page or a sentence that lacks it."""
+    if STUDIES[name][1] is None:
+        return f"git restore results/{STUDIES[name][0]}/data"
     runs = f"casebook experiments {STUDIES[name][0]} && " if name in OF_RUNS else ""
     return f"{runs}casebook study {name}"
 
@@ -57,5 +61,5 @@ def read(name: str) -> dict[str, Any]:
         return dict(read_json(file))
     except (CasebookError, TypeError, ValueError):
         raise CasebookError(
-            f"there is no record of a study at {file} that can be read: {command(name)} makes it"
+            f"there is no record of a study at {file} that can be read: {command(name)} brings it"
         ) from None

@@ -4,6 +4,8 @@ import pytest
 import yaml
 
 from casebook import paths, training
+from casebook.records import studies
+from casebook.settings import read_arms
 
 FOLDER = paths.CONFIGS / "gsm8k"
 PROFILES = ("smoke", "nano", "smol", "t4", "gpu24", "a100", "t4_source", "a100_source")
@@ -53,3 +55,9 @@ def test_the_embedded_model_is_paid_by_the_mended_rewards(profile):
     columns = {"answer": ["1600"], "gold": ["1,600"]}
     paid = [f([TEXT], **columns)[0] for f in training.reward_functions(config)]
     assert sum(paid) == pytest.approx(4.0, abs=0.01)
+
+
+def test_the_real_model_is_trained_where_its_study_finds_that_a_training_can_start():
+    arm = read_arms("gsm8k")["with_examples"]["overrides"]
+    name = f"{arm['variant']}, validation, 16 samples at {arm['temperature']:g}"
+    assert studies.read("smol_gsm8k")["parts"][name]["can start"]

@@ -1,4 +1,4 @@
-"""The taxonomy of mistakes: every kind by hand, hostile text, and solutions broken on purpose."""
+"""The taxonomy of mistakes: every kind by hand, hostile text, and real solutions."""
 
 from fractions import Fraction
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from casebook import problem_sets
 from casebook.cases.gsm8k.studies import errors
+from casebook.records import studies
 
 SOLUTION = "He buys 3*4=<<3*4=12>>12 pens, then has 12+5=<<12+5=17>>17.\n#### 17"
 VIGGO = (  # in the source's words cut down to its equations
@@ -112,26 +113,10 @@ def test_nothing_a_model_writes_raises(text):
     assert all(e.text for e in errors.equations(text, Fraction(3)))
 
 
-@given(st.integers(2, 99), st.integers(2, 99), st.integers(2, 99))
-def test_made_faults_are_found(a, b, c):
-    solution = f"<<{a}*{b}={a * b}>>{a * b}, <<{a * b}+{c}={a * b + c}>>{a * b + c}"
-    for fault in errors.MADE:
-        if fault == "wrong operation" and a * b - c < 0:
-            continue  # a completion of this case has no negative results
-        completion = errors.break_solution(solution, fault)
-        assert errors.content(completion, str(a * b + c), solution) == fault
-
-
-def test_what_has_no_step_cannot_be_broken():
-    assert errors.break_solution("#### 17", "arithmetic slip") is None
-    assert errors.break_solution("<<3*4=12>>12", "dropped step") is None
-    assert errors.break_solution("<<3*4-2=10>>10", "wrong operation") is None
-
-
-def test_solutions_of_people_and_solutions_broken():
+def test_the_equations_of_people_hold():
     if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    found = errors.probe(list(problem_sets.read("gsm8k", "test")["answer"][:400]))
-    assert found["equations"] > 1_200
-    assert found["false"] < 4
-    assert all(f["value"] > 0.88 and f["n"] > 250 for f in found["found"].values())
+    read = [e for s in problem_sets.read("gsm8k", "test")["answer"] for e in errors.equations(s)]
+    kept = studies.read("baseline")["taxonomy"]
+    assert len(read) == kept["equations"]
+    assert sum(not equation.holds for equation in read) == kept["false"]

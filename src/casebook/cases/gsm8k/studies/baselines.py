@@ -6,8 +6,7 @@ question? The first two follow from the source's own tables and the answers of t
 the third, the rules of `RULES` take a number from the question, or do one thing to all of them,
 and the best of them is chosen on the training problems and judged on the test problems.
 
-The figures of the real problems are kept in `results/gsm8k/data/baseline.json`, because the
-problems are not part of the casebook: `casebook study baseline` writes it anew.
+The same figures of the real problems are kept in `results/gsm8k/data/baseline.json`.
 """
 
 import re
@@ -20,9 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from casebook import problem_sets
-from casebook.cases.gsm8k import rewards
-from casebook.cases.gsm8k.studies import errors
 from casebook.stats import Figure, mean_interval
 
 # The source's two tables: metric -> (its value before RL, after 300 steps, its maximum).
@@ -119,31 +115,6 @@ def counts(column: int, n: int = HALF) -> dict[str, int]:
     return {name: round(entry[column] / entry[2] * n) for name, entry in TABLE.items()}
 
 
-def most_possible(golds: Sequence[str]) -> dict[str, dict[str, float]]:
-    """What the published metrics pay for answers that are all right, by how they are written.
-
-    "as the data has it" writes `1,600`, "in digits" `1600`; both in the asked form.
-
-    Args:
-        golds: what stands after `####`.
-
-    Returns:
-        Way of writing -> metric of `TABLE` -> mean, of at most the metric's maximum.
-    """
-    ways = {"as the data has it": golds, "in digits": [gold.replace(",", "") for gold in golds]}
-    form = "<reasoning>\n1\n</reasoning>\n<answer>\n{}\n</answer>"
-
-    def mean(part: str, written: Sequence[str]) -> float:
-        reward = rewards.REWARDS[part](form="as_published")
-        texts = [form.format(answer) for answer in written]
-        return float(np.mean(reward(texts, answer=golds, gold=golds)))
-
-    return {
-        way: {metric: mean(part, written) for metric, part in PARTS.items()}
-        for way, written in ways.items()
-    }
-
-
 def majority_at_k(
     answers: Sequence[Sequence[str | None]], right: Sequence[str], k: int
 ) -> np.ndarray:
@@ -208,38 +179,3 @@ def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
         "best_by_steps": {str(steps): right(rows, best) for steps, rows in test.groupby("steps")},
         "steps": {str(steps): len(rows) for steps, rows in test.groupby("steps")},
     }
-
-
-def record() -> dict[str, Any]:
-    """The figures of the real problems; numbers only.
-
-    Raises:
-        CasebookError: the real problems are not at hand, or are others than expected.
-    """
-    frames = {split: problem_sets.read("gsm8k", split) for split in ("train", "test")}
-    sheets = {split: sheet(frame) for split, frame in frames.items()}
-    golds = list(sheets["test"]["gold"])
-    return {
-        "provenance": {split: problem_sets.provenance(frame) for split, frame in frames.items()},
-        "golds": {
-            "rows": len(golds),
-            "with a comma": sum("," in gold for gold in golds),
-            "negative": sum(gold.startswith("-") for gold in golds),
-        },
-        "most": most_possible(golds),
-        **of_rows(sheets["train"], sheets["test"]),
-        "taxonomy": errors.probe(list(frames["test"]["answer"])),
-    }
-
-
-def sheet(frame: pd.DataFrame) -> pd.DataFrame:
-    """Real problems with the columns that `of_rows` needs, and `gold`."""
-    gold = [text.rpartition("####")[2].strip() for text in frame["answer"]]
-    return pd.DataFrame(
-        {
-            "question": frame["question"],
-            "gold": gold,
-            "answer": [text.replace(",", "") for text in gold],
-            "steps": [text.count("<<") for text in frame["answer"]],
-        }
-    )

@@ -12,22 +12,21 @@ kept apart:
 A taxonomy by rules is cheap, repeatable and blind to prose. It reads arithmetic, and algebra in
 one unknown; a mistake in words alone it calls a guess. Someone who takes another right road and
 stops short of the end is called a wrong operation. How well it does can be measured: completions
-of the embedded model show which way they were planted, and solutions can be broken on purpose.
+of the embedded model show which way they were planted, and what it finds in real solutions that
+were broken on purpose is kept in `results/gsm8k/data/baseline.json`.
 """
 
 import ast
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from casebook.cases.gsm8k import rewards
-from casebook.cases.gsm8k.data import notes
 from casebook.cases.gsm8k.rewards import TAGS, WHOLE_TAGS
 from casebook.rewards import completion_text, tag_blocks
-from casebook.stats import mean_interval
 
 FORMS: Mapping[str, str] = {
     "as asked": "both blocks, and one plain number for an answer",
@@ -45,7 +44,6 @@ CONTENTS: Mapping[str, str] = {
     "wrong operation": "an equation is correct, but its result is none of the solution's",
     "dropped step": "all results are the solution's, and some are missing",
 }
-MADE = ("arithmetic slip", "wrong operation", "dropped step")  # what `break_solution` can make
 LONGEST = 20_000  # characters that are read; no completion of this case is near it
 LONGEST_SIDE = 100  # characters of a side of an equation
 UNKNOWNS = ("x", "y", "z", "n")
@@ -149,58 +147,6 @@ def equations(text: Any, said: Fraction | None = None) -> list[Equation]:
     pairs = [pair for run in runs for pair in pairwise(run.split("="))]
     found = (_equation(left, right, said) for left, right in pairs)
     return [equation for equation in found if equation is not None]
-
-
-def break_solution(solution: str, fault: str) -> str | None:
-    """A completion whose working is a solution's, with its last step broken on purpose.
-
-    "arithmetic slip" makes the last result wrong by one, "wrong operation" takes another operation
-    there, "dropped step" leaves it out; the answer is what the working then ends with.
-
-    Returns:
-        The completion, in the form that is asked for; `None` where the solution has no such step.
-
-    >>> break_solution("<<3*4=12>>12, <<12+5=17>>17 #### 17", "dropped step")
-    '<reasoning>\\n3*4=12\\n</reasoning>\\n<answer>\\n12\\n</answer>'
-    """
-    *steps, last = notes(solution) or [""]
-    parts = re.fullmatch(r"([\d.]+)([-+*/])([\d.]+)=[\d.]+", last)
-    found = equations(last)
-    if found and fault == "arithmetic slip":
-        steps.append(f"{last.partition('=')[0]}={float(found[0].stated) + 1:.10g}")
-    elif found and fault == "wrong operation" and parts:
-        one, other = float(parts[1]), float(parts[3])
-        sign, value = ("-", one - other) if parts[2] == "+" else ("+", one + other)
-        steps.append(f"{parts[1]}{sign}{parts[3]}={value:.10g}")
-    elif not (found and steps) or fault != "dropped step":
-        return None
-    working, answer = "\n".join(steps), steps[-1].rpartition("=")[2]
-    return f"<reasoning>\n{working}\n</reasoning>\n<answer>\n{answer}\n</answer>"
-
-
-def probe(solutions: Sequence[str]) -> dict[str, Any]:
-    """The taxonomy put to the test: solutions as they are, and broken on purpose.
-
-    Args:
-        solutions: worked solutions with calculator notes, and the answer behind `####`.
-
-    Returns:
-        `equations` and `false` (how many are read, and how many of them do not hold), and under
-        `found`: fault of `MADE` -> the share of the solutions broken so that are called so.
-    """
-    read = [equation for solution in solutions for equation in equations(solution)]
-    found: dict[str, list[bool]] = {fault: [] for fault in MADE}
-    for solution in solutions:
-        answer = solution.rpartition("####")[2].strip()
-        for fault in MADE:
-            completion = break_solution(solution, fault)
-            if completion is not None:
-                found[fault].append(content(completion, answer, solution) == fault)
-    return {
-        "equations": len(read),
-        "false": sum(not equation.holds for equation in read),
-        "found": {fault: mean_interval(hits) for fault, hits in found.items()},
-    }
 
 
 def _runs(text: str) -> list[str]:
