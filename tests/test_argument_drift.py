@@ -16,10 +16,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import trl
 import yaml
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from casebook import models, training
+from casebook import models
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("trl", "peft", "transformers", "datasets", "tokenizers")
@@ -167,89 +168,18 @@ def unsloth_arguments(method):
     return names
 
 
-# What `ConstrainedTrainer` overrides in TRL's trainer is private there, and may go without a word.
-HOOKS = ("_generate_single_turn", "_get_per_token_logps_and_entropies")
-
-
-def trainer_source(code=None):
-    """The syntax tree of TRL's GRPO trainer, and the names of the methods it defines."""
-    if code is None:
-        code = Path(inspect.getfile(importlib.import_module("trl").GRPOTrainer)).read_text()
-    tree = ast.parse(code)
-    return tree, {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
-def drift_in_the_trainer(code=None):
-    """One sentence for each thing that `ConstrainedTrainer` expects and TRL no longer does."""
-    tree, methods = trainer_source(code)
-    for name in HOOKS:
-        if name not in methods:
-            yield f"DRIFT DETECTED: GRPOTrainer has no {name}"
-            continue
-        calls = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and ast.unparse(node.value.func) == f"self.{name}"
-        ]
-        if not calls:
-            yield f"DRIFT DETECTED: GRPOTrainer does not use the result of its own {name}"
-        results, scored = (2, False) if name == HOOKS[0] else (3, True)
-        for node in calls:
-            (target,) = node.targets
-            if not isinstance(target, ast.Tuple) or len(target.elts) != results:
-                yield f"DRIFT DETECTED: {name} no longer gives {results} results"
-            given = [ast.unparse(argument) for argument in node.value.args]
-            if scored and given[2:4] != ["attention_mask", "logits_to_keep"]:
-                yield f"DRIFT DETECTED: {name} is called with {', '.join(given)}"
-    code = ast.unparse(tree)
-    # The last is where a prompt is computed once: in the model's place stands a forward pass.
+def test_what_the_trainers_override_is_still_called_by_trl():
+    """It is private there, and may go without a word: see `training.rollouts`."""
+    code = ast.unparse(ast.parse(inspect.getsource(trl.GRPOTrainer)))
     for expected in (
-        *("self.temperature = args.temperature", "unwrapped_model.generate(**"),
-        "model(**model_inputs)",
+        r"completion_ids, logprobs\)? = self\._generate_single_turn\(",
+        r"\w+, \w+, \w+\)? = self\._get_per_token_logps_and_entropies\("
+        r"model, input_ids, attention_mask, logits_to_keep",
+        r"self\.temperature = args\.temperature",
+        r"unwrapped_model\.generate\(\*\*",
+        r"model\(\*\*model_inputs\)",  # in the model's place a pass that shares prompts
     ):
-        if expected not in code:
-            yield f"DRIFT DETECTED: GRPOTrainer has no {expected!r}"
-
-
-def test_the_constrained_trainer_overrides_what_trl_still_calls():
-    found = list(drift_in_the_trainer())
-    assert not found, "\n".join(found)
-    for name in HOOKS:
-        assert name in vars(training.RolloutTrainer)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("_generate_single_turn", "_generate_turn"), "has no _generate_single_turn"),
-        (("completion_ids, logprobs = self._gen", "out = self._gen"), "no longer gives 2"),
-        (("logps, entropies, _ = self._get", "logps, entropies = self._get"), "no longer gives 3"),
-        (("attention_mask, logits_to", "mask, logits_to"), "is called with"),
-        (("self.temperature = args", "self.heat = args"), "no 'self.temperature"),
-        (("model(**model_inputs)", "model(ids)"), "has no 'model(**model_inputs)'"),
-    ],
-)
-def test_drift_of_the_trainer_is_detected(change, message):
-    code = """
-    class GRPOTrainer:
-        def __init__(self, args):
-            self.temperature = args.temperature
-        def _generate_single_turn(self, ids):
-            return unwrapped_model.generate(**ids)
-        def _get_per_token_logps_and_entropies(self, model, *args):
-            pass
-        def step(self):
-            completion_ids, logprobs = self._generate_single_turn(ids)
-            logps, entropies, _ = self._get_per_token_logps_and_entropies(
-                model, ids, attention_mask, logits_to_keep
-            )
-            return model(**model_inputs)
-    """
-    code = inspect.cleandoc(code)
-    assert not list(drift_in_the_trainer(code))
-    assert message in next(drift_in_the_trainer(code.replace(*change)))
+        assert re.search(expected, code), f"DRIFT DETECTED: GRPOTrainer has no {expected!r}"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +190,6 @@ def test_drift_of_the_trainer_is_detected(change, message):
         ("LoraConfig(rank=8)", "rank"),
         ("GRPOTrainer(tokenizer=None)", "tokenizer"),
         ("AutoModelForCausalLM.from_pretrained('a', torch_dtyp='float32')", "torch_dtyp"),
-        ("LlamaConfig(hidden=64)", "hidden"),
     ],
 )
 def test_drift_is_detected(call, argument):
@@ -271,23 +200,3 @@ def test_drift_is_detected(call, argument):
     (message,) = drift_in_code(code, "here")
     assert message.startswith("DRIFT DETECTED: here, line 4: ")
     assert repr(argument) in message
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "GRPOConfig(max_completion_length=128, learning_rate=1e-3)",
-        "LoraConfig(r=8)",
-        "GRPOTrainer(processing_class=None)",
-        "AutoModelForCausalLM.from_pretrained('a', dtype='float32', revision='main')",
-        "AutoTokenizer.from_pretrained('a', padding_side='left')",
-        "LlamaConfig(hidden_size=64, pad_token_id=0)",
-        "print(anything=1)",
-    ],
-)
-def test_what_exists_is_no_drift(call):
-    code = (
-        "from trl import GRPOConfig, GRPOTrainer\nfrom peft import LoraConfig\n"
-        f"from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig\n{call}"
-    )
-    assert not list(drift_in_code(code, "here"))

@@ -1,6 +1,5 @@
 """Several processes that train one policy: real ones, started by torchrun, over gloo."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-import yaml
 
 from casebook import paths, processes, training
 from casebook.case import CasebookError
@@ -102,6 +100,7 @@ def test_two_processes_leave_a_run_of_the_shape_of_one(two, tmp_path):
     assert record["processes"] == 2
     for name in ("before", "inputs", "samples", "steps"):
         assert record[name] == alone[name], name
+    assert two[1].count("step 3/3") == two[1].count("record.json") == 1  # one process speaks
 
 
 @pytest.mark.slow
@@ -114,12 +113,6 @@ def test_completions_of_both_processes_are_written_once_with_the_rewards_trl_saw
         assert groups["advantage"].mean().abs().max() < 1e-6
     written = completions.groupby("step")["reward"].mean().to_numpy()
     assert written == pytest.approx(two[0].metrics()["reward"].to_numpy(), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_one_process_alone_speaks(two):
-    assert two[1].count("step 3/3") == 1
-    assert two[1].count("record.json") == 1
 
 
 @pytest.mark.slow
@@ -136,14 +129,6 @@ def test_accelerate_launch_trains_with_a_configuration_of_trl(tmp_path):
 
 
 # What cannot be trained so -----------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_refusal_is_one_sentence_of_all_processes(tmp_path):
-    said, code = finished(train(tmp_path / "run", method="sft"))
-    assert code
-    assert said.count("casebook: method is 'sft', and several processes train only with") == 1
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture
@@ -174,28 +159,21 @@ def test_two_processes_on_one_gpu_are_refused(several, gpus, refused):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("method", "rejection"), ("fast_inference", True), ("prompts_once", True)],
+    ("changes", "variables", "message"),
+    [
+        ({"method": "rejection"}, {}, "method is 'rejection', and several processes"),
+        ({"prompts_once": True}, {}, "prompts_once is True, and several processes"),
+        ({}, {"ACCELERATE_USE_FSDP": "true"}, "evaluate_every is 3, and ZeRO-3 and FSDP"),
+        ({}, {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, "evaluate_every is 3, and ZeRO-3"),
+        ({}, {"ACCELERATE_MIXED_PRECISION": "bf16"}, "--mixed_precision no"),
+    ],
 )
-def test_what_is_made_for_one_process_is_refused(several, name, value):
+def test_what_several_processes_cannot_train_is_refused(several, changes, variables, message):
     processes.check(configured())
-    with pytest.raises(CasebookError, match=f"{name} is {value!r}, and several processes"):
-        processes.check(configured(**{name: value}))
-
-
-@pytest.mark.parametrize("variable", [("ACCELERATE_USE_FSDP", "true"), ("DEEPSPEED", "3")])
-def test_sharded_weights_are_not_evaluated_on_the_way(several, variable):
-    name, value = variable
-    several.setenv(name if name != "DEEPSPEED" else "ACCELERATE_DEEPSPEED_ZERO_STAGE", value)
-    with pytest.raises(CasebookError, match="evaluate_every is 3, and ZeRO-3 and FSDP"):
-        processes.check(configured())
-
-
-def test_another_precision_of_the_launcher_is_refused(several):
-    several.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    processes.check(configured(bf16=True))
-    with pytest.raises(CasebookError, match="--mixed_precision no"):
-        processes.check(configured())
+    for name, value in variables.items():
+        several.setenv(name, value)
+    with pytest.raises(CasebookError, match=message):
+        processes.check(configured(**changes))
 
 
 def test_a_number_of_processes_without_a_launcher_is_a_sentence(several):
@@ -209,15 +187,6 @@ def test_a_run_goes_on_with_as_many_processes_as_it_was_begun_with(two):
     config = training.read_config(SMOKE, FEW)
     with pytest.raises(CasebookError, match=r"another number of processes \(2\)"):
         training.train(config, two[0].path, resume=True)
-
-
-def test_one_process_needs_no_other(monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert processes.first()
-    assert processes.end()
-    assert processes.gathered([1]) == [1]
-    assert processes.agreed(lambda: 3) == 3
-    assert processes.in_record() == {}
 
 
 # Stops -------------------------------------------------------------------------------------
@@ -241,19 +210,6 @@ def test_a_signal_to_all_stops_them_whole_and_the_run_goes_on_as_if_nothing_had_
     assert run.record()["after"] == two[0].record()["after"]
 
 
-@pytest.mark.slow
-def test_where_one_process_is_killed_the_other_ends(tmp_path):
-    folder = tmp_path / "run"
-    launcher = train(folder, max_steps=500)
-    found = workers(launcher, folder)
-    os.kill(found[1], signal.SIGKILL)
-    _, code = finished(launcher)
-    assert code
-    assert not Path(f"/proc/{found[0]}").exists()
-    assert not training.Run(folder).finished
-    assert training.Run(folder).checkpoint()
-
-
 # Learning ----------------------------------------------------------------------------------
 
 
@@ -272,26 +228,3 @@ def test_two_processes_have_the_gradient_of_one_on_the_same_completions(tmp_path
             torch.testing.assert_close(two[loss]["gradients"][name], gradient, atol=1e-5, rtol=0)
         for name in ("reward", "reward_std", "completions/mean_length"):
             assert one[loss]["log"][name] == pytest.approx(two[loss]["log"][name], rel=1e-5)
-
-
-RECORD = paths.RESULTS / "benchmarks" / "two_processes.json"
-
-
-@pytest.mark.skipif(not RECORD.exists(), reason="nobody has run benchmarks/two_processes.py")
-def test_two_processes_learn_as_much_as_one_at_the_same_global_batch():
-    arms = json.loads(RECORD.read_text())["arms"]
-    for name in ("greedy_accuracy", "sampled_accuracy"):
-        one, two = (arms[count]["after"][name] for count in ("1", "2"))
-        assert min(one["low"], two["low"]) > arms["1"]["before"][name]["high"]
-        assert two["low"] <= one["high"]
-        assert one["low"] <= two["high"]
-
-
-# Names of TRL's configurations -------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name", ["single_gpu", "multi_gpu", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"]
-)
-def test_the_configurations_that_the_pages_name_ship_with_trl(name):
-    assert yaml.safe_load((CONFIGURATIONS / f"{name}.yaml").read_text())["num_machines"] == 1

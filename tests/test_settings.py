@@ -1,18 +1,16 @@
 """What a training's file may say: the table of fields, and the sentence a wrong value gets."""
 
 import math
-import random
 
 import pytest
 import yaml
 
 from casebook import paths, settings
-from casebook.case import CasebookError, known_cases
-from casebook.settings import FIELDS, Field, checked, chosen_runs, parse_yaml, read_arms
+from casebook.case import CasebookError
+from casebook.settings import FIELDS, checked, chosen_runs, parse_yaml, read_arms
 
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
 CONFIGS = [path for path in sorted(paths.CONFIGS.glob("*/*.yaml")) if path.stem != "experiments"]
-EXACT = {"reward_funcs": ["exact_match"], "reward_weights": None}  # of math
 OTHER_TYPES = (True, "many", [1, "a"], {"a": 1}, None, math.nan, -math.inf, "", [], 2.5, {1: 2})
 
 
@@ -31,30 +29,6 @@ def refusal(overrides, source=SMOKE):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_shipped_configuration_is_taken(path):
     assert checked(path) == yaml.safe_load(path.read_text())
-
-
-@pytest.mark.parametrize("case", known_cases())
-def test_every_arm_is_taken(case):
-    arms = read_arms(case)
-    for profile in {arm["profile"] for arm in arms.values()}:
-        named = [name for name, arm in arms.items() if arm["profile"] == profile]
-        assert {arm for arm, _, _ in chosen_runs(case, profile, named, None)} == set(named)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {"learning_rate": 0},
-        {"seed": 2**32 - 1},
-        {"epsilon_high": None},
-        {"reward_weights": None, "reward_kwargs": None},
-        {"lora_target_modules": "all-linear"},
-        {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}},
-        {"fast_inference": True, "vllm_gpu_memory_utilization": 0.5},
-    ],
-)
-def test_what_is_taken(overrides):
-    assert checked(SMOKE, overrides) == yaml.safe_load(SMOKE.read_text()) | overrides
 
 
 @pytest.mark.parametrize(("written", "value"), [("1e-3", 0.001), (0, 0.0), (0.5, 0.5)])
@@ -97,86 +71,51 @@ def test_a_value_that_a_field_does_not_take_is_one_sentence_that_names_it(name):
         assert name in refusal({name: value})
 
 
-def test_a_wrong_value_among_right_ones_is_found():
-    """200 configurations, each with a few fields changed and one of them wrong."""
-    draw = random.Random(0)
-    right = {"seed": 7, "beta": 0.1, "top_k": 3, "weight_decay": 0.1, "epsilon": 0.1}
-    for name, value in draw.sample(WRONG, 200):
-        others = {n: right[n] for n in draw.sample(sorted(right), 3) if n != name}
-        assert name in refusal({**others, name: value})
+MATH = {"case": "math", "reward_funcs": ["exact_match"], "reward_weights": None}
+KL = {"reward_funcs": ["kl_penalty"], "reward_weights": [1.0]}
+MIN_LR = {"lr_scheduler_type": "cosine_with_min_lr"}
+PLAIN = {"method": "plain_grpo"}
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"learning_rat": 1}, "unknown field 'learning_rat': did you mean 'learning_rate'?"),
-        ({"push_to_hub": True}, "unknown field 'push_to_hub'"),
-        ({3: 1}, "unknown field 3"),
         ({None: 1}, "unknown field None"),
-        (
-            {"num_generations": 3},
-            "16 completions at a time .* not divisible by num_generat",
-        ),
+        ({"num_generations": 3}, "16 completions at a time .* not divisible by num_generat"),
         ({"num_generations": 0}, "num_generations is 0, and must be a whole number from 2"),
         ({"max_steps": True}, "max_steps is True, and must be a whole number from 1"),
-        ({"max_steps": 1000.0}, "max_steps is 1000.0, and must be a whole number"),
         ({"max_steps": None}, "the field 'max_steps' is missing"),
-        ({"use_peft": None}, "the field 'use_peft' is missing"),
         ({"lora_r": None}, "lora_r is None"),
         ({"lora_dropout": 1}, "lora_dropout is 1, and must be a number from 0 to 1, but not 1"),
-        ({"method": None}, "method is None, and must be one of grpo, plain_reinforce, .*rejection"),
         ({"constraint": "tree"}, "'tree', and must be one of none, position, trie"),
-        ({"reward_funcs": "correct"}, "reward_funcs is 'correct', and must be a list of different"),
         ({"reward_funcs": ["corect"]}, "unknown reward 'corect': known are correct, .*kl_penalty"),
         ({"reward_weights": [1.0]}, "3 reward_funcs, but 1 reward_weights"),
-        (
-            {"reward_weights": [math.nan, 1, 1]},
-            "reward_weights is .* must be a list of numbers",
-        ),
         ({"case": "pokr"}, "unknown case 'pokr'"),
         ({"variant": "both"}, "unknown variant 'both'"),
-        ({"method": "plain_grpo", "constraint": "trie"}, "'plain_grpo' samples without a constrai"),
+        (PLAIN | {"constraint": "trie"}, "'plain_grpo' samples without a constrai"),
         ({"reward_kwargs": {"kl_penalty": {}}}, "unknown reward in reward_kwargs 'kl_penalty'"),
         ({"reward_kwargs": {"correct": 3}}, "reward_kwargs of correct must be a mapping"),
-        ({"reward_kwargs": {"correct": {"x": math.nan}}}, "reward_kwargs is .* must be a mapping"),
-        ({"also_evaluate": ["free"]}, "also_evaluate is .* must be a mapping"),
+        ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "reward_kwargs do not fit: .*tagz"),
+        (KL | {"reward_kwargs": {"kl_penalty": {"beta": 1}}}, "fit: kl_penalty takes none"),
         ({"also_evaluate": {"free": None}}, "also_evaluate must map names to settings"),
         ({"also_evaluate": {"hot": {"temperature": 2}}}, "of also_evaluate 'hot' 'temperature'"),
         ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
-        ({"also_evaluate": {"free": {"constraint": "tree"}}}, "constraint is 'tree'"),
         ({"also_evaluate": {"few": {"limit": -1}}}, "limit is -1"),
         ({"max_completion_length": 128}, "128 leaves no room for a prompt in max_seq_length 128"),
         ({"logging_steps": 5}, "logging_steps is 5, and there are only 3 steps"),
-        ({"lr_scheduler_type": "cosine_with_min_lr"}, "needs lr_scheduler_kwargs with min_lr or"),
+        (MIN_LR, "needs lr_scheduler_kwargs with min_lr or"),
         ({"lr_scheduler_kwargs": {"power": 2}}, "unknown parameter of cosine 'power'"),
         ({"bf16": True, "fp16": True}, "only one of them"),
         ({"fast_inference": True}, "fast_inference needs vllm_gpu_memory_utilization"),
-        ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "reward_kwargs do not fit: .*tagz"),
-        (
-            {
-                "reward_funcs": ["kl_penalty"],
-                "reward_weights": [1.0],
-                "reward_kwargs": {"kl_penalty": {"beta": 0.1}},
-            },
-            "reward_kwargs do not fit: kl_penalty takes none",
-        ),
-        ({"case": "math", "constraint": "trie", **EXACT}, "'trie' needs labels, and math has none"),
-        (
-            {"case": "math", **EXACT, "also_evaluate": {"x": {"constraint": "trie"}}},
-            "'trie' needs labels",
-        ),
+        ({"measure": "validation", "evaluate_every": 0}, "needs evaluate_every above 0"),
+        (MATH | {"constraint": "trie"}, "'trie' needs labels, and math has none"),
+        (MATH | {"also_evaluate": {"x": {"constraint": "trie"}}}, "'trie' needs labels"),
         ({"method": "plain_ppo", "entropy_coef": 1}, "the plain loop knows entropy_coef only as 0"),
-        ({"method": "plain_grpo", "loss_type": "cispo"}, "unknown loss type 'cispo'"),
-        ({"method": "plain_grpo", "steps_per_generation": 4}, "knows steps_per_generation only as"),
+        (PLAIN | {"loss_type": "cispo"}, "unknown loss type 'cispo'"),
+        (PLAIN | {"steps_per_generation": 4}, "knows steps_per_generation only as"),
         ({"method": "plain_ppo", "beta": 0.1}, "beta needs the algorithm 'grpo'"),
-        (
-            {
-                "method": "plain_grpo",
-                "lr_scheduler_type": "cosine_with_min_lr",
-                "lr_scheduler_kwargs": {"min_lr": 0},
-            },
-            "the plain loop knows lr_scheduler_kwargs only as",
-        ),
+        (PLAIN | MIN_LR | {"lr_scheduler_kwargs": {"min_lr": 0}}, "lr_scheduler_kwargs only as"),
     ],
 )
 def test_what_cannot_be_says_what_would_be_right(overrides, message):
@@ -197,16 +136,12 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch):
     settings.check_present(checked(SMOKE))
 
 
-@pytest.mark.parametrize("name", ["data/nano/pokr", "./poker", "/nowhere", "~/model", "../model"])
-def test_a_model_folder_that_is_not_there_is_named(name, monkeypatch, tmp_path):
-    asked = checked(SMOKE, {"model_name_or_path": name})
+@pytest.mark.parametrize("name", ["data/nano/pokr", "./poker", "/nowhere", "~/model"])
+def test_a_model_folder_that_is_not_there_is_named(name):
     with pytest.raises(CasebookError, match=f"there is no model folder at {name}"):
-        settings.check_present(asked)
-
-
-def test_a_model_may_be_a_folder_anywhere_or_one_of_the_hub(tmp_path):
-    for name in ("data/nano/poker", str(tmp_path), "allenai/Llama-3.1-Tulu-3-8B-SFT", "gpt2"):
         settings.check_present(checked(SMOKE, {"model_name_or_path": name}))
+    for known in ("data/nano/poker", "allenai/Llama-3.1-Tulu-3-8B-SFT", "gpt2"):
+        settings.check_present(checked(SMOKE, {"model_name_or_path": known}))
 
 
 @pytest.mark.parametrize("name", settings.marked("plain"))
@@ -225,22 +160,14 @@ def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
     ("content", "message"),
     [
         (b"- a\n- b\n", "holds no mapping"),
-        (b"", "holds no mapping"),
         (b"a: [", "not valid YAML"),
         (b"case: poker\n", "the field 'profile' is missing"),
-        (b"\x00\x01\x02", "not valid YAML"),
-        (b"\x89PNG\r\n\x1a\n", "not a text in UTF-8"),
         ("title: Königsweg".encode("latin-1"), "not a text in UTF-8"),
         (b"case: " + b"[" * 5000, "nested too deeply"),
         (b"seed: 1\nbeta: 0.1\nseed: 2\n", "the key 'seed' is there twice in line 3"),
-        (b"reward_kwargs: {correct: {x: 1, x: 2}}", "the key 'x' is there twice"),
-        (b"seed: &a [*a]", r"the reference \*a is not read here"),
         (b"a: &a [1, 1]\nb: [*a, *a]", r"the reference \*a is not read here"),
         (b"case: !!python/object:os.system x", "not valid YAML"),
         (b"case: 2020-13-45", "not valid YAML"),
-        (b"? [a, b]\n: 1", "not valid YAML"),
-        (b"# a comment\n" * 100_000, "is no file of at most 1 MiB"),
-        (b"1: 2", "unknown field 1"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, content, message):
@@ -249,12 +176,8 @@ def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, content, mess
         checked(tmp_path / "config.yaml")
     assert "config.yaml" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
-    for path in (tmp_path / "nothing.yaml", tmp_path, SMOKE / "below"):
-        with pytest.raises(CasebookError, match="cannot be read"):
-            checked(path)
+    with pytest.raises(CasebookError, match="cannot be read"):
+        checked(tmp_path / "nothing.yaml")
 
 
 def test_an_anchor_may_be_used_where_arms_share_values():
@@ -268,16 +191,10 @@ def test_an_anchor_may_be_used_where_arms_share_values():
     ("text", "message"),
     [
         ("", "holds no mapping"),
-        ("{}", "names no arms"),
         ("a: 3", "the arm 'a' needs overrides, profile, question, seeds"),
         ("a: {question: q, profile: smoke, seeds: 3, overrides: {}}", "a list of seeds"),
-        (
-            "a: {question: q, profile: smoke, seeds: [0], overrides: {}, extension_hours: true}",
-            "extension_hours of the arm 'a' must be a number, at least 0",
-        ),
         ("a: {question: q, profile: smoke, seeds: [-1], overrides: {}}", "'a' of .* seed is -1"),
         ("a: {question: q, profile: smoke, seeds: [0], overrides: {beta: -1}}", "beta is -1"),
-        ("a: {}\na: {}", "the key 'a' is there twice"),
     ],
 )
 def test_arms_that_cannot_be_trained_are_one_sentence(text, message, tmp_path, monkeypatch):
@@ -294,33 +211,13 @@ def test_seeds_and_arms_that_are_named_are_checked():
         chosen_runs("poker", "nano", ["grpo"], [-1])
     with pytest.raises(CasebookError, match="unknown arm of poker/nano 'gpro'"):
         chosen_runs("poker", "nano", ["gpro"], None)
+    named = chosen_runs("poker", "nano", ["grpo", "grpo"], [1, 0, 1])  # each of them once
+    assert [(name, seed) for name, seed, _ in named] == [("grpo", 1), ("grpo", 0)]
 
 
 def test_an_extension_is_made_only_when_it_is_named():
     extension = {name for name, arm in read_arms("poker").items() if "extension_hours" in arm}
     core = {name for name, _, _ in chosen_runs("poker", "smol", None, None)}
-    assert {"published_kl_1000", "sound_full"} <= extension
-    assert {"published", "published_kl", "sound"} <= core
-    assert not extension & core
+    assert min(len(extension), len(core)) > 0 == len(extension & core)
     [run] = chosen_runs("poker", "smol", ["published_kl_1000"], None)
     assert run[:2] == ("published_kl_1000", 0)
-
-
-def test_what_is_named_twice_is_run_once():
-    named = chosen_runs("poker", "nano", ["grpo", "grpo"], [1, 0, 1])
-    assert [(name, seed) for name, seed, _ in named] == [("grpo", 1), ("grpo", 0)]
-
-
-def test_a_field_says_what_it_takes():
-    assert str(Field("number", 0, 1, but=(0,))) == "a number from 0 to 1, but not 0"
-    assert str(Field("whole", 1)) == "a whole number, at least 1"
-    assert str(Field("word", choices=("a", "b"))) == "one of a, b"
-
-
-def test_a_run_measures_the_test_rows_or_only_validation_rows():
-    for rows in ("test", "validation"):
-        assert checked(("poker", "smoke"), {"measure": rows})["measure"] == rows
-    with pytest.raises(CasebookError, match="measure is 'none', and must be one of test, valid"):
-        checked(("poker", "smoke"), {"measure": "none"})
-    with pytest.raises(CasebookError, match="needs evaluate_every above 0"):
-        checked(("poker", "smoke"), {"measure": "validation", "evaluate_every": 0})

@@ -28,18 +28,14 @@ def test_a_request_is_remembered_until_somebody_looks():
     assert not stopping.asked()
 
 
-def test_where_files_are_whole_at_any_time_it_ends_at_once():
+@pytest.mark.parametrize("before", [True, False])
+def test_where_files_are_whole_at_any_time_it_ends_at_once(before):
     with stopping.on_request():
-        stopping.now_at_once()
-        with pytest.raises(stopping.Stopped):
+        if before:
             ask()
-
-
-def test_one_that_came_before_ends_it_as_well():
-    with stopping.on_request():
-        ask()
-        with pytest.raises(stopping.Stopped):
+        with pytest.raises(stopping.Stopped):  # noqa: PT012, either may
             stopping.now_at_once()
+            ask()
 
 
 def test_one_that_is_handled_after_the_end_ends_nothing():

@@ -5,34 +5,27 @@ a fork of this process, which has imported what takes long. `-s` shows how often
 """
 
 import gc
-import hashlib
 import itertools
 import json
 import math
 import os
 import random
-import re
 import resource
 import shutil
 import signal
-import subprocess
 import time
 import traceback
 from collections import Counter, defaultdict
 
-import nbformat
 import pytest
 import transformers
 import yaml
-from nbformat.v4 import new_code_cell, new_notebook
 
-from casebook import evaluation, execute, paths, training
+from casebook import evaluation, paths, training
 from casebook.case import CasebookError, known_cases, load_case
-from casebook.execute import series
 from casebook.experiments import arms
 from casebook.settings import FIELDS, METHODS, check_present, checked, marked
 from casebook.training import log, loop, measure
-from casebook.training.run import prepare
 
 pytestmark = pytest.mark.heavy
 
@@ -217,15 +210,6 @@ def of_experiments(moments):
     moments.mark(arms, "chosen_runs", "finding the arms")
     moments.mark(arms, "_keep", "keeping adapter and completions")
     moments.mark(arms, "write_json", "keeping the record")
-
-
-def of_a_series(moments):
-    """Mark the phases of a series of notebooks."""
-    moments.mark(series, "check_parameters", "reading notebooks")
-    moments.mark(series, "_material", "reading code and data")
-    moments.mark(series._Series, "papermill", "running cells")
-    moments.mark(series._Series, "note", "writing the status")
-    moments.mark(os, "replace", "moving a file")
 
 
 class Child:
@@ -424,289 +408,23 @@ def test_experiments_killed_in_any_phase_go_on_to_equal_records(two_arms, arms_a
     assert hit.total() - hit[None] >= len(seconds) * 3 / 4  # a second kill may find its phase over
 
 
-@pytest.fixture
-def notebooks(checkout):
-    """`notebooks()` executes two notebooks; `notebooks.copies()` is what they printed."""
-    for number in (10, 11):
-        source = ["print(SEED)", f"print({number} * SEED)"]
-        cells = [new_code_cell('PROFILE = "nano"\nSEED = 0', metadata={"tags": ["parameters"]})]
-        notebook = new_notebook(cells=cells + [new_code_cell(line) for line in source])
-        python = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        notebook.metadata["kernelspec"] = python
-        nbformat.write(notebook, checkout / "notebooks" / f"{number}_alpha_oracle.ipynb")
-
-    class Series:
-        reports = checkout / "reports"
-
-        def __call__(self):
-            assert all(result.status == "ok" for result in execute.execute(seed=7))
-
-        def copies(self):
-            assert {entry["status"] for entry in execute.read_status().values()} == {"ok"}
-            files = sorted((self.reports / "executed").iterdir())
-            books = [nbformat.read(file, as_version=4) for file in files]
-            return [[cell.outputs for cell in book.cells if cell.outputs] for book in books]
-
-    return Series()
-
-
-def test_a_series_killed_in_any_phase_goes_on_to_equal_copies(notebooks, tmp_path):
-    marked = {"log": tmp_path / "log", "mark": of_a_series}
-    seconds = done(notebooks, **marked)
-    whole = notebooks.copies()
-    draw, hit = random.Random(0), Counter()
-    for number, phase in enumerate(seconds):
-        if number % 2 == 0:
-            shutil.rmtree(notebooks.reports)
-        hit[kill_in(phase, seconds, draw, lambda kill: Child(notebooks, **marked, kill=kill))] += 1
-        if number % 2 or number + 1 == len(seconds):
-            done(notebooks, **marked)
-            assert notebooks.copies() == whole
-    print("killed in:", dict(hit))
-    assert hit.total() - hit[None] >= len(seconds) * 3 / 4  # a second kill may find its phase over
-
-
 # Small disks and folders that cannot be written --------------------------------------------
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """Mounts a small disk: `disk(megabytes)` is its folder."""
-    mounted = []
-
-    def mount(megabytes):
-        folder = tmp_path / f"disk{megabytes}"
-        folder.mkdir()
-        options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
-        if os.geteuid() or subprocess.run(["mount", *options], capture_output=True).returncode:
-            pytest.skip("no small disk can be mounted here")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """A training by GRPO that was left alone."""
-    folder = tmp_path_factory.mktemp("alone")
-    done(train(folder / "run"), folder / "log")
-    return training.Run(folder / "run")
-
-
-def sentence(child):
-    """The one in which a command stopped."""
-    code, text = child.wait(), child.log.read_text()
-    assert code == SENTENCE, text
-    assert "Traceback" not in text
-    print(text.splitlines()[-1])
-    return text.splitlines()[-1]
-
-
-def check_goes_on(run, alone, tmp_path):
-    """A copy of it goes on, where there is room, and comes to the same figures."""
-    shutil.copytree(run, tmp_path / "room")
-    done(train(tmp_path / "room"), tmp_path / "room.log")
-    check_equal(training.Run(tmp_path / "room"), alone)
-
-
-@pytest.mark.parametrize("megabytes", [1, 2, 4])
-def test_a_small_disk_is_one_sentence_and_loses_nothing(megabytes, disk, alone, tmp_path):
-    run = disk(megabytes) / "run"
-    assert "--resume" in sentence(Child(train(run), tmp_path / "log"))
-    check_goes_on(run, alone, tmp_path)
-
-
-def test_a_disk_of_8_mb_is_enough(disk, alone, tmp_path):
-    run = disk(8) / "run"
-    done(train(run), tmp_path / "log")
-    check_equal(training.Run(run), alone)
-
-
-@pytest.mark.parametrize("kilobytes", [3, 8, 100, 1000])
-def test_a_file_that_may_not_grow_is_one_sentence_and_loses_nothing(kilobytes, alone, tmp_path):
-    run = tmp_path / "run"
-    child = Child(train(run), tmp_path / "log", limit=1000 * kilobytes)
-    assert "--resume" in sentence(child)
-    check_goes_on(run, alone, tmp_path)
-
-
-@pytest.mark.parametrize("megabytes", [1, 2, 4, 8])
-def test_experiments_on_a_small_disk_are_one_sentence_and_lose_nothing(
-    megabytes, disk, two_arms, arms_alone, tmp_path
-):
-    folder = disk(megabytes)
-    assert "cannot be written" in sentence(Child(**two_arms(folder)))
-    shutil.copytree(folder, tmp_path / "larger")
-    done(**two_arms(tmp_path / "larger"))
-    assert kept(tmp_path / "larger") == arms_alone[0]
-
-
-@pytest.mark.parametrize("kilobytes", [0, 4])
-def test_a_series_on_a_full_disk_is_one_sentence_and_loses_nothing(
-    kilobytes, disk, notebooks, tmp_path, monkeypatch
-):
-    done(notebooks, tmp_path / "log")
-    whole = notebooks.copies()
-    monkeypatch.setattr(paths, "REPORTS", disk(1) / "reports")
-    filler = paths.REPORTS.parent / "filler"
-    filler.write_bytes(bytes(2**20 - 1024 * kilobytes))
-    monkeypatch.setattr(notebooks, "reports", paths.REPORTS, raising=False)
-    child = Child(lambda: execute.execute(seed=7), tmp_path / "full.log")
-    assert "cannot be written" in sentence(child)
-    filler.unlink()
-    done(notebooks, tmp_path / "log")
-    assert notebooks.copies() == whole
-
-
-def test_a_disk_that_is_read_only_is_one_sentence(disk, alone, two_arms, tmp_path):
-    folder, log = disk(64), tmp_path / "log"
-    shutil.copytree(alone.path, folder / "run")
-    (folder / "run" / "record.json").unlink()
-    read_only = r" cannot be written.*Read-only file system"
-    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-    for path in (folder / "run", folder / "new"):
-        assert re.search(str(path) + read_only, sentence(Child(train(path), log)))
-    elsewhere = tmp_path / "results elsewhere"
-    for asked in (two_arms(folder), two_arms(elsewhere, runs=folder / "runs")):
-        assert re.search(str(folder) + ".*" + read_only, sentence(Child(**asked)))
-
-
-def test_a_series_on_a_read_only_disk_is_one_sentence(disk, notebooks, monkeypatch, tmp_path):
-    folder = disk(1)
-    monkeypatch.setattr(paths, "REPORTS", folder / "reports")
-    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-    said = sentence(Child(notebooks, tmp_path / "read_only.log"))
-    assert re.search(str(folder) + ".* cannot be written.*Read-only file system", said)
 
 
 # Damage ----------------------------------------------------------------------------------
 
 
-def killed_after(owner, name, last):
-    """Marks a function for a `Child`, which is killed after the first call that is `last`."""
-
-    def mark(moments):
-        function = getattr(owner, name)
-
-        def marked(*arguments):
-            function(*arguments)
-            if last(*arguments):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        setattr(owner, name, marked)
-
-    return mark
+# A full disk -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    """A training that was killed in the step after its second checkpoint."""
-    folder = tmp_path_factory.mktemp("stopped")
-    mark = killed_after(log.RunCallback, "_append", lambda callback, kind, step, figures: step == 5)
-    assert Child(train(folder / "run"), folder / "log", mark=mark).wait() == -signal.SIGKILL
-    assert training.Run(folder / "run").checkpoint().name == "checkpoint-4"
-    return training.Run(folder / "run")
-
-
-@pytest.fixture(scope="module")
-def half_measured(tmp_path_factory):
-    """A training that was killed while its policy was measured at the end."""
-    folder = tmp_path_factory.mktemp("half_measured")
-    mark = killed_after(evaluation, "_store", lambda file, *rest: file and "after" in file.parts)
-    assert Child(train(folder / "run"), folder / "log", mark=mark).wait() == -signal.SIGKILL
-    return training.Run(folder / "run")
-
-
-def damage(file, how):
-    content = file.read_bytes()
-    if how == "removed":
-        file.unlink()
-    else:
-        file.write_bytes(content[: len(content) // 2] if how == "cut" else bytes(len(content)))
-
-
-def check_damaged(run, names, how, tmp_path, check):
-    """Damage files of a run in turn and go on; how often each outcome came.
-
-    `prepare` makes a folder ready before anything is read from it. Of damages that it leaves
-    nothing of, one is trained.
-    """
-    outcomes, sentences, seen = Counter(), [], set()
-    config = training.read_config(SMOKE, QUICK)
-    for name in names:
-        path, log = tmp_path / "run", tmp_path / "log"
-        shutil.copytree(run.path, path)
-        damage(path / name, how)
-        try:
-            unfinished = prepare(training.Run(path), config, resume=True, say=len)
-        except CasebookError as error:
-            sentences.append(str(error))
-        else:
-            ready = content(path)
-            outcomes["equal to one before" if ready in seen else "equal"] += 1
-            if ready not in seen:
-                if unfinished:
-                    done(train(path), log)
-                check(training.Run(path))
-            seen.add(ready)
-        shutil.rmtree(path)
-    assert not any("\n" in sentence for sentence in sentences)
-    outcomes["a sentence"] = len(sentences)
-    print(how, dict(outcomes))
-    return outcomes
-
-
-def content(folder):
-    """What is in a folder, as something that can be compared."""
-    names = files_of(training.Run(folder))
-    return frozenset((n, hashlib.sha256((folder / n).read_bytes()).digest()) for n in names)
-
-
-def files_of(run):
-    return [file.relative_to(run.path) for file in sorted(run.path.rglob("*")) if file.is_file()]
-
-
-NAMED = {("record.json", "cut"), ("record.json", "zeroed")}
-HOW = pytest.mark.parametrize("how", ["cut", "zeroed", "removed"])
-
-
-@HOW
-def test_every_file_of_a_stopped_run_damaged_in_turn(how, stopped, alone, tmp_path):
-    names = files_of(stopped)
-    assert len(names) > 20
-    equal = check_damaged(stopped, names, how, tmp_path, lambda run: check_equal(run, alone))
-    assert equal["equal"]
-    assert equal["a sentence"]
-
-
-@HOW
-def test_every_file_of_a_half_measured_run_damaged_in_turn(how, half_measured, alone, tmp_path):
-    """Those that a run has only then; what was saved and measured is made again."""
-    names = [n for n in files_of(half_measured) if n.parts[0] in ("adapter", "measured")]
-    assert {"measured/policy", "measured/before/test.jsonl", "measured/after/test.jsonl"} < {
-        name.as_posix() for name in names
-    }
-    check_damaged(half_measured, names, how, tmp_path, lambda run: check_equal(run, alone))
-
-
-@HOW
-def test_every_file_of_a_finished_run_damaged_in_turn(how, alone, tmp_path):
-    """A run that has finished is not made again; a record that is damaged is named."""
-
-    def check(run):
-        assert timeless(run.record()) == timeless(alone.record())
-
-    names = [name for name in files_of(alone) if (name.name, how) not in NAMED]
-    assert check_damaged(alone, names, how, tmp_path, check)["equal"]
-
-
-@pytest.mark.parametrize("how", ["cut", "zeroed"])
-def test_a_damaged_record_of_a_finished_run_is_named(how, alone, tmp_path):
-    shutil.copytree(alone.path, tmp_path / "run")
-    damage(tmp_path / "run" / "record.json", how)
-    run = train(tmp_path / "run")()
-    with pytest.raises(CasebookError, match=r"record\.json is not valid JSON"):
-        run.record()
+@pytest.mark.parametrize("kilobytes", [3, 100, 1000])
+def test_a_file_that_may_not_grow_is_one_sentence_and_loses_nothing(kilobytes, tmp_path):
+    whole, run = training.Run(tmp_path / "whole"), training.Run(tmp_path / "run")
+    log = tmp_path / "log"
+    child = Child(train(run.path), log, limit=1000 * kilobytes)
+    assert child.wait() == SENTENCE
+    assert "Traceback" not in log.read_text()
+    assert "--resume" in log.read_text().splitlines()[-1]
+    done(train(run.path), log)
+    done(train(whole.path), log)
+    check_equal(run, whole)

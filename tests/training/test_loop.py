@@ -1,13 +1,7 @@
 """One training: its configuration, its folder, and what a kill or a full disk leaves of it."""
 
 import json
-import resource
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,12 +12,12 @@ import yaml
 from transformers import AutoTokenizer
 
 from casebook import load_case, models, paths, training
-from casebook.case import PROFILES, CasebookError, Grade
-from casebook.models import generation
+from casebook.case import PROFILES, CasebookError
 from casebook.models.decoding import constraint_for
 from casebook.paths import alone_in
 from casebook.settings import METHODS, PLAIN, marked
 from casebook.training import loop, measure
+from casebook.training.run import step_of
 
 CASE = load_case("poker")
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
@@ -38,17 +32,11 @@ LABEL = {  # the label alone, among the eight
     "reward_kwargs": {"class_weighted": {"strict": True, "variant": "label"}},
 }
 LABELS = {f" {label}" for label in CASE.labels}
-WHOLE = models.read_settings("poker", "smoke") | {"use_peft": False}
 
 
 def trained(path, **overrides):
     """A run of two steps, with a smoke configuration in which `overrides` take another value."""
     return training.train(training.read_config(SMOKE, SHORT | overrides), path)
-
-
-def command(*arguments, **options):
-    program = [sys.executable, "-m", "casebook.cli", *map(str, arguments)]
-    return subprocess.run(program, capture_output=True, text=True, cwd=paths.ROOT, **options)
 
 
 @pytest.fixture
@@ -62,7 +50,7 @@ def unmeasured(monkeypatch):
 
 
 @pytest.mark.parametrize("path", sorted(paths.CONFIGS.glob("*/*.yaml")), ids=lambda p: p.stem)
-def test_every_shipped_configuration_parses(path, monkeypatch):
+def test_every_shipped_configuration_parses(path):
     if path.stem == "experiments":
         pytest.skip("a file of arms, not of one training")
     settings = yaml.safe_load(path.read_text())
@@ -72,29 +60,6 @@ def test_every_shipped_configuration_parses(path, monkeypatch):
     own = path.stem if path.stem in PROFILES else path.stem.partition("_")[0]
     assert config.profile == own
     assert config.max_steps == settings["max_steps"]
-
-
-def test_shipped_configurations_name_every_algorithmic_setting():
-    explicit = {
-        *("loss_type", "scale_rewards", "beta", "num_iterations", "epsilon", "epsilon_high"),
-        *("importance_sampling_level", "mask_truncated_completions", "use_bias_correction_kl"),
-        *("top_entropy_quantile", "entropy_coef", "multi_objective_aggregation"),
-        *("num_generations", "steps_per_generation", "gradient_accumulation_steps"),
-        *("per_device_train_batch_size", "max_completion_length", "temperature", "top_p", "top_k"),
-        *("repetition_penalty", "use_vllm", "shuffle_dataset", "disable_dropout", "max_steps"),
-        *("learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "weight_decay"),
-        *("adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "bf16", "fp16", "seed"),
-        *("gradient_checkpointing", "reward_funcs", "reward_weights", "report_to"),
-    }
-    for path in paths.CONFIGS.glob("*/*.yaml"):
-        if path.stem != "experiments":
-            assert explicit <= set(yaml.safe_load(path.read_text())), path
-
-
-def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path):
-    text = SMOKE.read_text().replace("learning_rate: 1.5e-3", "learning_rate: 1e-3")
-    (tmp_path / "config.yaml").write_text(text)
-    assert training.read_config(tmp_path / "config.yaml").learning_rate == 0.001
 
 
 def test_prompts_that_leave_no_room_are_dropped_and_counted():
@@ -107,34 +72,40 @@ def test_prompts_that_leave_no_room_are_dropped_and_counted():
         training.training_rows(config, tokenizer)
 
 
-def test_the_mark_is_that_of_the_arm_not_of_the_seed():
-    mark = training.settings_mark(training.read_config(SMOKE, {"seed": 1}))
-    assert mark == training.settings_mark(training.read_config(SMOKE, {"seed": 2}))
-    assert mark != training.settings_mark(training.read_config(SMOKE, {"beta": 0.1}))
-
-
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"method": "sft"},
-        {"constraint": "trie"},
-        {"score_constrained": False},
-        {"pass_at_k_rows": 8},
-        {"also_evaluate": {"label": {"variant": "label"}}},
-    ],
+    [{"beta": 0.1}, {"method": "sft"}, {"score_constrained": False}, {"pass_at_k_rows": 8}],
     ids=lambda changes: next(iter(changes)),
 )
-def test_what_an_arm_may_change_is_in_its_mark(changes):
-    mark = training.settings_mark(training.read_config(SMOKE))
-    assert mark != training.settings_mark(training.read_config(SMOKE, changes))
+def test_the_mark_is_that_of_the_arm_not_of_the_seed(changes):
+    def mark(changes):
+        return training.settings_mark(training.read_config(SMOKE, changes))
+
+    assert mark({"seed": 1}) == mark({"seed": 2, "save_minutes": 6})
+    assert mark({}) != mark(changes)
+
+
+def test_policy_rows_and_everything_drawn_begin_with_the_seed():
+    def begun(seed):
+        config = training.read_config(SMOKE, {"seed": seed, "train_limit": 4})
+        model, _, rows, _ = loop.beginning(config)
+        weights = [w.flatten() for name, w in model.named_parameters() if "lora_A" in name]
+        return torch.cat(weights).tolist(), rows["prompt"][:], torch.rand(4).tolist()
+
+    first = begun(1)
+    assert begun(1) == first
+    assert all(one != other for one, other in zip(begun(2), first, strict=True))
 
 
 # A whole run -------------------------------------------------------------------------------
 
 
+FOUR = FEW | {"max_steps": 4, "save_steps": 2}
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+    config = training.read_config(SMOKE, FOUR)
     return training.train(config, tmp_path_factory.mktemp("runs") / "whole")
 
 
@@ -147,16 +118,10 @@ def test_a_run_leaves_its_metrics_validation_and_completions(run):
     parts = [f"reward/{name}" for name in ("correct", "tag_format", "answer_grammar")]
     total = (completions[parts] * [1.0, 0.2, 0.2]).sum(axis=1)
     assert total.to_numpy() == pytest.approx(completions["reward"].to_numpy())
-
-
-def test_recorded_rewards_are_those_that_trl_saw(run):
     logged = run.metrics().set_index("step")["reward"]
-    written = run.completions().groupby("step")["reward"].mean()
+    written = completions.groupby("step")["reward"].mean()
     assert written.to_numpy() == pytest.approx(logged.to_numpy(), abs=1e-4)
-
-
-def test_advantages_are_centred_in_each_group(run):
-    step = run.completions().query("step == 1").reset_index(drop=True)
+    step = completions.query("step == 1").reset_index(drop=True)
     assert step.groupby(step.index // 4)["advantage"].mean().abs().max() < 1e-6
 
 
@@ -167,15 +132,19 @@ def test_the_record_says_what_was_measured_and_where_it_came_from(run):
         assert record[name] > 0
     for when in ("before", "after"):
         for name in (
-            "greedy_accuracy",
-            "sampled_accuracy",
-            "lenient_accuracy",
-            "well_formed",
+            *("greedy_accuracy", "sampled_accuracy", "lenient_accuracy", "well_formed"),
             "mean_completion_tokens",
         ):
             figure = record[when][name]
             assert figure["low"] <= figure["value"] <= figure["high"]
             assert figure["n"] == 8
+    assert record["inputs"] == training.input_digests(training.read_config(SMOKE, FOUR))
+    base = models.weights_hash(paths.DATA / "nano" / "poker")
+    assert record["provenance"]["model"]["weights"] == base
+    answers = CASE.load("test", "smoke")["answer"]
+    for entry in (*record["completions_before"], *record["completions"]):
+        grade = CASE.grade(entry["completion"], answers[entry["row"]])
+        assert (entry["well_formed"], entry["correct"]) == (grade.well_formed, grade.correct)
 
 
 def test_the_adapter_on_disk_is_not_zero_and_names_no_place_of_this_machine(run):
@@ -187,19 +156,15 @@ def test_the_adapter_on_disk_is_not_zero_and_names_no_place_of_this_machine(run)
     assert card["max_completion_length"] == FEW["max_completion_length"]
 
 
-def test_a_finished_run_is_found_and_returned_as_it_is(run):
-    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
+def test_a_finished_run_is_returned_as_it_is_and_never_overwritten(run):
+    config = training.read_config(SMOKE, FOUR)
     before = (run.path / "record.json").stat().st_mtime_ns
     assert training.train(config, run.path, resume=True).finished
     assert (run.path / "record.json").stat().st_mtime_ns == before
-
-
-def test_a_folder_that_holds_a_run_is_not_overwritten(run):
-    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
     with pytest.raises(CasebookError, match="--resume"):
         training.train(config, run.path)
-    with pytest.raises(CasebookError, match="another configuration"):
-        training.train(training.read_config(SMOKE, FEW), run.path, resume=True)
+    with pytest.raises(CasebookError, match=r"configuration .* max_steps was 4 and is 5"):
+        training.train(training.read_config(SMOKE, FOUR | {"max_steps": 5}), run.path, resume=True)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
@@ -210,64 +175,35 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_run_again(run, tmp_path):
-    config = training.read_config(SMOKE, FEW | {"max_steps": 4, "save_steps": 2})
-    again = training.train(config, tmp_path / "again")
+def test_the_same_seed_gives_the_same_first_steps_and_another_seed_others(run, tmp_path):
     columns = ["reward", "grad_norm", "entropy"]
-    pd.testing.assert_frame_equal(again.metrics()[columns], run.metrics()[columns])
+    same, other = (
+        training.first_steps(
+            training.read_config(SMOKE, FOUR | {"seed": seed}), tmp_path / str(seed), 2
+        ).metrics()[columns]
+        for seed in (0, 1)
+    )
+    pd.testing.assert_frame_equal(same, run.metrics()[columns][:2])
+    assert (other["entropy"] != same["entropy"]).all()
 
 
 # Methods -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[n for n in METHODS if n != "grpo"])
-def other(request, tmp_path_factory):
-    """A finished run of each method but TRL's."""
-    path = tmp_path_factory.mktemp("methods") / request.param
-    return request.param, trained(path, method=request.param, evaluate_every=2)
-
-
 @pytest.mark.slow
-def test_every_method_leaves_a_whole_record(other):
-    method, run = other
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "grpo"])
+def test_every_method_leaves_a_whole_record(method, tmp_path):
+    run = trained(tmp_path / "run", method=method, evaluate_every=2)
     record = run.record()
-    assert record["config"]["method"] == method
     assert (record["steps"], record["samples"]) == (2, 2 * 16)
     assert record["adapter_largest_change"] > 0
-    for when in ("before", "after"):
-        for name in ("greedy_accuracy", "sampled_accuracy", "other_prompt_perplexity"):
-            figure = record[when][name]
-            assert figure["low"] <= figure["value"] <= figure["high"]
     assert "kl_from_base" in record["after"]
-
-
-@pytest.mark.slow
-def test_every_method_logs_its_steps_and_its_validation(other):
-    _, run = other
     assert run.metrics()["step"].tolist() == [1, 2]
     assert run.metrics()["loss"].notna().all()
     assert run.validation()["step"].tolist() == [0, 2]
     assert run.validation()["kl_from_base"].iloc[0] == pytest.approx(0, abs=1e-6)
-
-
-@pytest.mark.slow
-def test_only_what_the_policy_wrote_is_kept_as_completions(other):
-    method, run = other
-    assert len(run.completions()) == (2 * 16 if method in PLAIN else 0)
-
-
-@pytest.mark.slow
-def test_rejection_says_how_many_samples_it_learned_from(other):
-    method, run = other
-    if method == "rejection":
-        assert 0 < run.record()["accepted"] < run.record()["samples"]
-    else:
-        assert "accepted" not in run.record()
-
-
-def test_rejection_with_nothing_accepted_is_one_sentence(tmp_path, unmeasured):
-    with pytest.raises(CasebookError, match="none of 32 samples was accepted"):
-        trained(tmp_path / "run", method="rejection", max_completion_length=1)
+    assert len(run.completions()) == (2 * 16 if method in PLAIN else 0)  # the policy's own
+    assert ("accepted" in record) is (method == "rejection")
 
 
 def test_rejection_makes_do_with_fewer_rows_than_it_would_ask(tmp_path, unmeasured):
@@ -275,76 +211,26 @@ def test_rejection_makes_do_with_fewer_rows_than_it_would_ask(tmp_path, unmeasur
     assert 0 < run.record()["accepted"] <= 3 * 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["sft", "rejection"])
-def test_a_supervised_run_goes_on_where_it_was_stopped(method, tmp_path, unmeasured):
-    overrides = {"method": method, "max_steps": 4, "save_steps": 2}
-    config = training.read_config(SMOKE, SHORT | overrides)
-    whole = trained(tmp_path / "whole", **overrides)
-
-    class Stop(Exception):
-        pass
-
-    def stop(self, args, state, control, **kwargs):
-        if state.global_step == 3:
-            raise Stop
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training.RunCallback, "on_step_end", stop)
-        with pytest.raises(Stop):
-            training.train(config, tmp_path / "run")
-    config = training.read_config(SMOKE, SHORT | overrides)
-    run = training.train(config, tmp_path / "run", resume=True)
-    assert run.metrics()["step"].tolist() == [1, 2, 3, 4]
-    columns = ["loss", "grad_norm", "learning_rate"]
-    pd.testing.assert_frame_equal(run.metrics()[columns], whole.metrics()[columns], rtol=1e-4)
-
-
 # A constraint ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def constrained_run(tmp_path_factory):
+@pytest.mark.slow
+def test_a_run_is_trained_and_measured_under_its_constraint(tmp_path):
     also = {
         "free": {"variant": "label", "constraint": "none"},
         "few": {"variant": "label-source", "constraint": "position", "limit": 5},
     }
     options = {"also_evaluate": also, "pass_at_k_rows": 3, "pass_at_k_samples": 4}
-    return trained(tmp_path_factory.mktemp("runs") / "trie", **LABEL, **options)
-
-
-@pytest.mark.slow
-def test_under_the_trie_the_policy_writes_labels_and_nothing_else(constrained_run):
-    completions = constrained_run.completions()
-    assert len(completions) == 2 * 16
+    run = trained(tmp_path / "run", **LABEL, **options)
+    completions = run.completions()
     assert set(completions["completion"]) <= LABELS
     assert not completions["truncated"].any()
-    assert completions["well_formed"].all()
-
-
-def test_it_is_measured_under_the_constraint_it_was_trained_with(constrained_run):
-    record = constrained_run.record()
-    for when in ("before", "after"):
-        assert record[when]["well_formed"]["value"] == 1
-    assert models.load_saved(constrained_run.adapter)[2]["constraint"] == "trie"
-
-
-def test_more_evaluations_are_made_before_and_after_with_their_own_settings(constrained_run):
-    record = constrained_run.record()
-    for when in ("before", "after"):
-        also = record[when]["also"]
-        assert set(also) == {"free", "few"}
-        assert (also["free"]["greedy_accuracy"]["n"], also["few"]["greedy_accuracy"]["n"]) == (8, 5)
-        assert "sampled_accuracy" not in also["free"]
-    assert "also" not in record["before"]["also"]["free"]
-
-
-def test_pass_at_k_is_measured_before_and_after(constrained_run):
-    for when in ("before", "after"):
-        figures = constrained_run.record()[when]["pass_at_k"]
-        assert list(figures) == ["1", "2", "4"]
-        assert all(figure["n"] == 3 for figure in figures.values())
-        values = [figure["value"] for figure in figures.values()]
+    assert models.load_saved(run.adapter)[2]["constraint"] == "trie"
+    for figures in (run.record()["before"], run.record()["after"]):
+        assert figures["well_formed"]["value"] == 1
+        free, few = figures["also"]["free"], figures["also"]["few"]
+        assert (free["greedy_accuracy"]["n"], few["greedy_accuracy"]["n"]) == (8, 5)
+        values = [figures["pass_at_k"][k]["value"] for k in ("1", "2", "4")]
         assert values == sorted(values)
 
 
@@ -414,71 +300,34 @@ def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
                 assert entropies[i, : len(completion)].tolist() == pytest.approx(want[1], abs=1e-4)
 
 
-def test_an_entropy_bonus_under_the_trie_has_a_finite_gradient(tmp_path, unmeasured):
-    run = trained(tmp_path / "run", **LABEL, entropy_coef=0.01)
-    assert run.metrics()["grad_norm"].between(0, 100, inclusive="neither").all()
-
-
 # The KL inside the reward ------------------------------------------------------------------
 
 
-@pytest.fixture
-def policy():
-    return models.load_policy("poker", "smoke")
-
-
-def batch_of(tokenizer, completions):
-    prompts = CASE.load("train", variant="label")["prompt"][: len(completions)]
+@pytest.mark.parametrize("adapter", [True, False])
+def test_the_penalty_is_the_base_minus_the_policy_in_nats_a_token(adapter):
+    settings = models.read_settings("poker", "smoke") | {"use_peft": adapter}
+    model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
+    completions = [" flush", " four of a kind", " 2C 3D", " one pair"]
+    prompts = CASE.load("train", variant="label")["prompt"][:4]
     ids = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in completions]
-    return {"prompts": prompts, "completions": completions, "completion_ids": ids}
-
-
-def test_the_penalty_is_zero_where_the_adapter_has_changed_nothing(policy):
-    penalty = training.KlPenalty()
-    penalty.bind(*policy)
-    assert penalty(**batch_of(policy[1], [" flush", " four of a kind"])) == [0.0, 0.0]
-
-
-def test_the_penalty_is_the_base_minus_the_policy_in_nats_a_token(policy):
-    model, tokenizer = policy
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter += 0.1 * torch.randn_like(parameter)
-    batch = batch_of(tokenizer, [" flush", " four of a kind", " 2C 3D", " one pair"])
+    batch = {"prompts": prompts, "completions": completions, "completion_ids": ids}
     penalty = training.KlPenalty()
     penalty.bind(model, tokenizer)
-    base = models.load_base(models.read_settings("poker", "smoke"))[0]
-    expected = []
-    for prompt, ids in zip(batch["prompts"], batch["completion_ids"], strict=True):
-        prompt = tokenizer(prompt).input_ids
-        moved, still = (whole_softmax(m, tokenizer, prompt, ids, 1.0)[0] for m in (model, base))
-        expected.append((sum(still) - sum(moved)) / len(ids))
-    assert max(map(abs, expected)) > 0.1
-    assert min(expected) < 0 < max(expected)  # k1 has both signs
-    assert penalty(**batch) == pytest.approx(expected, abs=1e-4)
-
-
-def test_where_all_weights_are_trained_the_base_is_a_copy_that_does_not_move():
-    model, tokenizer = models.load_policy("poker", "smoke", settings=WHOLE)
-    penalty = training.KlPenalty()
-    penalty.bind(model, tokenizer)
-    batch = batch_of(tokenizer, [" flush", " four of a kind", " 2C 3D", " one pair"])
     assert penalty(**batch) == [0.0] * 4
     torch.manual_seed(0)
     with torch.no_grad():
-        for weights in model.parameters():
-            weights += 0.02 * torch.randn_like(weights)
-    base = models.load_base(WHOLE)[0]
+        for name, weights in model.named_parameters():
+            if "lora_B" in name or not adapter:
+                weights += (0.1 if adapter else 0.02) * torch.randn_like(weights)
+    base = models.load_base(settings)[0]
     expected = []
-    for prompt, ids in zip(batch["prompts"], batch["completion_ids"], strict=True):
+    for prompt, written in zip(prompts, ids, strict=True):
         prompt = tokenizer(prompt).input_ids
-        moved, still = (whole_softmax(m, tokenizer, prompt, ids, 1.0)[0] for m in (model, base))
-        expected.append((sum(still) - sum(moved)) / len(ids))
+        moved, still = (whole_softmax(m, tokenizer, prompt, written, 1.0)[0] for m in (model, base))
+        expected.append((sum(still) - sum(moved)) / len(written))
+    assert min(expected) < 0 < max(expected) or not adapter  # k1 has both signs
     assert max(map(abs, expected)) > 0.1
     assert penalty(**batch) == pytest.approx(expected, abs=1e-4)
-    assert not any(weights.requires_grad for weights in penalty.frozen.parameters())
 
 
 def test_a_resumed_training_of_all_weights_keeps_its_base(tmp_path, unmeasured, monkeypatch):
@@ -486,27 +335,19 @@ def test_a_resumed_training_of_all_weights_keeps_its_base(tmp_path, unmeasured, 
     changes = LABEL | parts | {"use_peft": False, "learning_rate": 1e-3, "max_steps": 3}
     whole = trained(tmp_path / "whole", **changes)
 
-    class Stop(Exception):
-        pass
-
     def stop(self, args, state, control, **more):
         if state.global_step == 2:
-            raise Stop
+            raise KeyboardInterrupt
 
     config = training.read_config(SMOKE, SHORT | changes)
     with monkeypatch.context() as patch:
         patch.setattr(loop.RunCallback, "on_step_begin", stop)
-        with pytest.raises(Stop):
+        with pytest.raises(KeyboardInterrupt):
             training.train(config, tmp_path / "stopped")
     resumed = training.train(config, tmp_path / "stopped", resume=True)
     last = [run.completions().query("step == 3") for run in (whole, resumed)]
     assert last[0]["reward/kl_penalty"].abs().max() > 1e-3
     assert last[0].equals(last[1])
-
-
-def test_a_penalty_that_was_bound_to_no_policy_says_so():
-    with pytest.raises(CasebookError, match="bound to no policy"):
-        training.KlPenalty()(["Hand:"], [" flush"], [[3, 1]])
 
 
 def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
@@ -554,62 +395,26 @@ def test_the_published_bug_trains_nothing_at_all(tmp_path, unmeasured):
 # What arms share ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def measured(monkeypatch):
-    """`measure_base` without a model; what it measured, one entry for each time."""
-    times = []
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ({"seed": 1, "max_steps": 1, "beta": 0.1, "learning_rate": 1e-4}, 1),
+        ({"variant": "label"}, 2),
+        ({"constraint": "trie"}, 2),
+        ({"test_samples": 2}, 2),
+        ({"model_name_or_path": "data/nano/../nano/poker"}, 2),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else str(value),
+)
+def test_arms_share_the_base_that_they_measure_alike(changes, times, monkeypatch):
+    seen = []
     monkeypatch.setattr(measure, "_MEASURED", {})
     monkeypatch.setattr(measure, "load_base", lambda settings: (torch.nn.Identity(), None))
     monkeypatch.setattr(measure, "kept_before", lambda rows: [])
-    once = lambda *arguments: (times.append(0) or len(times), None)  # noqa: E731
-    monkeypatch.setattr(measure, "measure_test", once)
-    return times
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 1},
-        {"learning_rate": 1e-4},
-        {"reward_funcs": ["random_reward"], "reward_weights": [1.0]},
-        {"max_steps": 1, "beta": 0.1},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_arms_that_start_from_the_same_base_measure_it_once(measured, changes):
-    before = measure.measure_base(training.read_config(SMOKE))
-    assert measure.measure_base(training.read_config(SMOKE, changes)) == before
-    assert len(measured) == 1
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"variant": "label"},
-        {"constraint": "trie"},
-        {"temperature": 0.5},
-        {"top_k": 5},
-        {"max_completion_length": 8},
-        {"test_limit": 4},
-        {"test_samples": 2},
-        {"pass_at_k_rows": 4},
-        {"also_evaluate": {"label": {"variant": "label"}}},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_arms_that_measure_otherwise_do_not_share(measured, changes):
+    monkeypatch.setattr(measure, "measure_test", lambda *_: (seen.append(0) or len(seen), None))
     measure.measure_base(training.read_config(SMOKE))
     measure.measure_base(training.read_config(SMOKE, changes))
-    assert len(measured) == 2
-
-
-def test_arms_with_another_base_do_not_share(measured, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(paths.DATA / "nano" / "poker", copy)
-    measure.measure_base(training.read_config(SMOKE))
-    config = training.read_config(SMOKE, {"model_name_or_path": str(copy)})
-    measure.measure_base(config)
-    assert len(measured) == 2
+    assert len(seen) == times
 
 
 def test_every_setting_that_a_measurement_reads_keeps_arms_apart(monkeypatch):
@@ -636,90 +441,23 @@ def test_every_setting_that_a_measurement_reads_keeps_arms_apart(monkeypatch):
 # Warnings ----------------------------------------------------------------------------------
 
 
-def watched(path, share, steps):
-    """What a run's watch says that logs this share of groups without gradient."""
-    run, said = training.Run(path), []
+@pytest.mark.parametrize(("share", "warnings"), [(1.0, 1), (0.2, 0)])
+def test_a_run_without_gradient_is_warned_of_once(share, warnings, tmp_path):
+    run, said = training.Run(tmp_path), []
     watch = training.WatchCallback(run, {"num_generations": 4}, said.append)
-    for step in range(1, steps + 1):
+    for step in range(1, 25):
         line = {"kind": "train", "step": step, "loss": 0.0, "frac_reward_zero_std": share}
-        with open(path / "metrics.jsonl", "a") as file:
+        with open(run.metrics_file, "a") as file:
             file.write(json.dumps(line) + "\n")
         watch.on_log(None, SimpleNamespace(global_step=step), None, logs=line)
-    return said
-
-
-def test_a_run_without_gradient_is_warned_of_once(tmp_path):
-    said = watched(tmp_path, share=1.0, steps=24)
-    assert len(said) == 1
-    assert said[0].startswith("step 8: In the last 8 logged steps 100% of the groups")
-
-
-def test_a_healthy_run_hears_nothing(tmp_path):
-    assert watched(tmp_path, share=0.2, steps=24) == []
+    assert len(said) == warnings
+    assert all(s.startswith("step 8: In the last 8 logged steps 100% of the") for s in said)
 
 
 # Interruptions -----------------------------------------------------------------------------
 
 
-def start(output, *more, **options):
-    sets = [f"--set={name}={value}" for name, value in FEW.items()]
-    sets += ["--set=max_steps=8", "--set=save_steps=2", "--set=evaluate_every=0"]
-    program = ["-m", "casebook.cli", "train", "--config", str(SMOKE), "--output", str(output)]
-    return subprocess.Popen(
-        [sys.executable, *program, *sets, *more],
-        cwd=paths.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-
-
-@pytest.mark.slow
-def test_a_killed_run_stays_readable_and_goes_on(tmp_path):
-    output = tmp_path / "run"
-    process = start(output)
-    while process.poll() is None and training.Run(output).checkpoint() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    run = training.Run(output)
-    assert not run.finished
-    assert run.checkpoint() is not None
-    assert run.metrics()["step"].iloc[0] == 1
-    resumed = start(output, "--resume")
-    _, errors = resumed.communicate()
-    assert resumed.returncode == 0, errors
-    assert run.metrics()["step"].tolist() == list(range(1, 9))
-    assert run.finished
-    whole = tmp_path / "whole"
-    start(whole).communicate()
-    columns = ["reward", "grad_norm"]
-    pd.testing.assert_frame_equal(
-        run.metrics()[columns], training.Run(whole).metrics()[columns], rtol=1e-4
-    )
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
-    output = tmp_path / "run"
-
-    def small_disk():  # no file may grow beyond 600 kB: the optimizer's state does not fit
-        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
-
-    process = start(output, preexec_fn=small_disk)
-    _, errors = process.communicate()
-    assert process.returncode == 2
-    assert "--resume" in errors.splitlines()[-1]
-    assert "Traceback" not in errors
-    assert training.Run(output).metrics()["step"].tolist() == [1, 2]
-    resumed = start(output, "--resume")
-    _, errors = resumed.communicate()
-    assert resumed.returncode == 0, errors
-    assert training.Run(output).metrics()["step"].tolist() == list(range(1, 9))
-
-
-@pytest.mark.parametrize("changes", [{}, {"beta": 0.1}, {"method": "sft"}, {"use_peft": False}])
+@pytest.mark.parametrize("changes", [{"beta": 0.1}, {"use_peft": False}])
 def test_a_run_that_was_stopped_while_measuring_is_measured_and_not_trained_on(
     changes, tmp_path, unmeasured
 ):
@@ -773,12 +511,34 @@ def test_what_only_the_model_or_the_rows_can_refuse_is_one_sentence(overrides, m
         trained(tmp_path / "run", **overrides)
 
 
-def test_checkpoints_stand_where_no_batch_of_completions_is_under_way(tmp_path, unmeasured):
-    more = {"max_steps": 5, "save_steps": 1, "save_total_limit": 9, "num_iterations": 2}
-    run = trained(tmp_path / "run", **more)
-    names = sorted(path.name for path in (run.path / "checkpoints").glob("checkpoint-*"))
-    assert names == ["checkpoint-2", "checkpoint-4", "checkpoint-5"]  # and the end
-    assert all(fault is None for _, fault in run.checkpoints())
+@pytest.mark.parametrize(
+    ("minutes", "changes", "steps"),
+    [
+        (0, {"save_steps": 1, "num_iterations": 2, "max_steps": 5}, [2, 4, 5]),  # and the end
+        (5, {"max_steps": 7}, [3, 6, 7]),
+        (1, {"num_iterations": 2, "max_steps": 5}, [2, 4, 5]),
+    ],
+    ids=["by steps", "by time", "by time, but whole batches"],
+)
+def test_checkpoints_are_where_no_batch_of_completions_is_under_way(
+    minutes, changes, steps, tmp_path, unmeasured, monkeypatch
+):
+    clock = iter(range(0, 100_000, 100))  # a look at it every 100 seconds, so four steps in 400
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(clock))
+    more = {"save_steps": 100, "save_total_limit": 9, "save_minutes": minutes}
+    run = trained(tmp_path / "run", **more | changes)
+    assert sorted(map(step_of, run.checkpoints())) == steps
+    assert run.checkpoint().name == f"checkpoint-{steps[-1]}"
+
+
+@pytest.mark.parametrize("hook", ["on_step_begin", "on_step_end"])
+def test_a_folder_that_is_deleted_while_it_trains_is_one_sentence(hook, tmp_path, monkeypatch):
+    def delete(self, args, state, control, **more):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    monkeypatch.setattr(training.RunCallback, hook, delete, raising=False)
+    with pytest.raises(CasebookError, match="the run stopped, "):
+        trained(tmp_path / "run", save_steps=1)
 
 
 def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
@@ -789,42 +549,6 @@ def test_a_mistake_before_the_first_step_does_not_block_the_folder(tmp_path):
     assert training.train(training.read_config(SMOKE, overrides), tmp_path / "run").finished
 
 
-def test_a_checkpoint_comes_by_time_where_that_is_asked_for(tmp_path, unmeasured, monkeypatch):
-    # GSM8K once saved every 50 steps: a machine of Colab's that was lost took 55 minutes along.
-    clock = iter(range(0, 100_000, 100))  # a look at it every 100 seconds, so four steps in 400
-    monkeypatch.setattr(loop.time, "monotonic", lambda: next(clock))
-    more = {"max_steps": 7, "save_steps": 100, "save_total_limit": 9}
-    run = trained(tmp_path / "run", save_minutes=5, **more)
-    kept = sorted(path.name for path in (run.path / "checkpoints").glob("checkpoint-*"))
-    assert kept == ["checkpoint-3", "checkpoint-6", "checkpoint-7"]  # and the end
-    assert all(fault is None for _, fault in run.checkpoints())
-
-
-def test_a_checkpoint_by_time_waits_for_the_end_of_a_batch(tmp_path, unmeasured, monkeypatch):
-    clock = iter(range(0, 100_000, 100))
-    monkeypatch.setattr(loop.time, "monotonic", lambda: next(clock))
-    more = {"max_steps": 5, "save_steps": 100, "num_iterations": 2, "save_total_limit": 9}
-    run = trained(tmp_path / "run", save_minutes=1, **more)
-    kept = sorted(path.name for path in (run.path / "checkpoints").glob("checkpoint-*"))
-    assert kept == ["checkpoint-2", "checkpoint-4", "checkpoint-5"]
-
-
-def test_how_often_a_run_saves_does_not_make_it_another_arm():
-    marks = {
-        training.settings_mark(training.read_config(SMOKE, {"save_minutes": minutes}))
-        for minutes in (0, 6)
-    }
-    assert marks == {training.settings_mark(training.read_config(SMOKE))}
-
-
-def test_a_training_split_without_rows_says_so(tmp_path, monkeypatch):
-    # It was once told as prompts that do not fit.
-    empty = CASE.load("train", "smoke").select([])
-    monkeypatch.setattr(loop, "load_case", lambda name: replace(CASE, load=lambda *_: empty))
-    with pytest.raises(CasebookError, match=r"^the training split of poker/reason has no rows$"):
-        trained(tmp_path / "run")
-
-
 @pytest.mark.slow
 def test_wandb_is_offline_without_a_login_and_gets_the_held_out_figures(tmp_path, monkeypatch):
     for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_API_KEY", "WANDB_PROJECT"):
@@ -833,13 +557,16 @@ def test_wandb_is_offline_without_a_login_and_gets_the_held_out_figures(tmp_path
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     import wandb
 
-    logged, log = [], wandb.log
-    monkeypatch.setattr(wandb, "log", lambda values: (logged.append(values), log(values)))
+    logged, log = [], wandb.Run.log
+    monkeypatch.setattr(
+        wandb.Run, "log", lambda run, values, **more: (logged.append(values), log(run, values))
+    )
     run = trained(tmp_path / "run", evaluate_every=1, report_to="wandb")
     assert wandb.run is None
     assert list(run.path.glob("wandb/offline-run-*"))
-    seen = [values["eval/greedy_accuracy"] for values in logged]
+    seen = [v["eval/greedy_accuracy"] for v in logged if "eval/greedy_accuracy" in v]
     assert seen == run.validation()["greedy_accuracy"].tolist()
+    assert sum("train/reward" in values for values in logged) == 2
 
 
 # Chat models -------------------------------------------------------------------------------
@@ -855,24 +582,10 @@ CHAT = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["grpo", "sft", "rejection", "plain_grpo"])
-def test_a_chat_model_is_trained_by_every_method(tmp_path, chat_model, method, monkeypatch):
-    if method == "rejection":  # random weights are never right
-        right = generation.completed
-
-        def lucky(tokenizer, prompt, ids, ends):
-            return right(tokenizer, prompt, ids, ends) | {"truncated": False}
-
-        monkeypatch.setattr(generation, "completed", lucky)
-        monkeypatch.setattr(
-            loop.supervised, "load_case", lambda name: replace(CASE, grade=always_right)
-        )
+@pytest.mark.parametrize("method", ["grpo", "sft", "plain_grpo"])
+def test_a_chat_model_is_trained_by_every_method(method, tmp_path, chat_model):
     changes = CHAT | {"model_name_or_path": str(chat_model("llama3_1")), "method": method}
     changes |= {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
     run = training.train(training.read_config(("poker", "t4"), changes), tmp_path / "run")
     assert run.record()["steps"] == 2
     assert len(run.record()["completions"]) == 3
-
-
-def always_right(completion, answer, variant=None):
-    return Grade(True, str(answer), True)

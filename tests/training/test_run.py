@@ -21,21 +21,20 @@ def finished(folder, seed=0, **changes):
     return folder
 
 
-@pytest.mark.parametrize("changes", [{}, {"test_limit": 4}, {"report_to": "none"}])
-def test_a_run_by_the_profiles_settings_is_found(tmp_path, changes):
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, True),
+        ({"test_limit": 4, "report_to": "none"}, True),
+        ({"beta": 0.5}, False),  # another experiment
+        ({"measure": "validation", "evaluate_every": 1}, False),  # measured on no test row
+    ],
+)
+def test_a_run_by_the_profiles_settings_is_found(tmp_path, changes, found):
     folder = finished(tmp_path / "poker" / "smoke" / "one", **changes)
-    assert training.find_run("poker", "smoke", 0, tmp_path).path == folder
+    run = training.find_run("poker", "smoke", 0, tmp_path)
+    assert (run and run.path) == (folder if found else None)
     assert training.find_run("poker", "smoke", 1, tmp_path) is None
-
-
-def test_a_run_with_another_training_is_another_experiment(tmp_path):
-    finished(tmp_path / "poker" / "smoke" / "one", beta=0.5)
-    assert training.find_run("poker", "smoke", 0, tmp_path) is None
-
-
-def test_a_run_that_chose_a_setting_is_not_taken_for_one_that_was_measured(tmp_path):
-    finished(tmp_path / "poker" / "smoke" / "one", measure="validation", evaluate_every=1)
-    assert training.find_run("poker", "smoke", 0, tmp_path) is None
 
 
 # Going on -----------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def test_folders_that_are_no_checkpoints_are_left_alone(begun):
     assert state(begun)[0] == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"])
+@pytest.mark.parametrize("content", [b"", b"PAR1" + bytes(40) + b"PAR1"])
 def test_damaged_completions_are_named(begun, content):
     (begun.path / "completions" / "train_00001.parquet").write_bytes(content)
     with pytest.raises(CasebookError, match=r"train_00001\.parquet is damaged"):
@@ -122,18 +121,3 @@ def test_lines_from_a_damaged_one_on_are_left_out(tmp_path, line):
     good = '{"kind": "train", "step": 1, "reward": 1.0}'
     (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n{good}\n")
     assert training.Run(tmp_path).metrics()["step"].tolist() == [1]
-
-
-def test_settings_that_share_a_value_are_written_twice(tmp_path):
-    """And not as a reference, which is not read in a run's configuration."""
-    shared = {"strict": True}
-    overrides = {
-        "reward_funcs": ["correct", "class_weighted"],
-        "reward_weights": None,
-        "reward_kwargs": {"correct": {}, "class_weighted": shared},
-        "also_evaluate": {"a": (also := {"variant": "label"}), "b": also},
-    }
-    config = training.read_config(("poker", "smoke"), overrides)
-    prepare(training.Run(tmp_path), config, resume=False)
-    assert "*" not in (tmp_path / "config.yaml").read_text()
-    assert training.Run(tmp_path).settings() == config.settings

@@ -5,7 +5,6 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from casebook import load_case, models, nano
-from casebook.case import CasebookError
 from casebook.models import generation
 from casebook.models.decoding import PrefixTrie
 from casebook.training import supervised
@@ -27,7 +26,7 @@ def tokenizer():
 # What the oracle would write
 
 
-@pytest.mark.parametrize("variant", ["reason", "label", "label-dealt"])
+@pytest.mark.parametrize("variant", ["reason", "label"])
 def test_what_is_taught_is_right_well_formed_and_ends(variant):
     rows = CASE.load("validation", variant=variant)
     texts = supervised.taught("poker", rows, variant)
@@ -54,115 +53,25 @@ def test_what_is_accepted_is_right_and_well_formed(base, variant):
         assert text["ends"]
 
 
-def test_every_prompt_is_sampled_as_often_as_grpo_would(base, monkeypatch):
-    asked, keyed = [], []
+def test_every_prompt_is_sampled_as_often_as_grpo_would_under_its_constraint(base, monkeypatch):
+    asked, keyed, ruled = [], [], []
 
-    def right(model, tokenizer, prompts, keys, **decoding):
+    def right(model, tokenizer, prompts, keys, constraint, **decoding):
         asked.extend(prompts)
         keyed.extend(keys)
+        ruled.append(constraint)
         for number in reversed(range(len(prompts))):  # in an order of its own
-            yield 1, [number], [{"completion": answers[prompts[number]], "truncated": False}]
+            yield 1, [number], [{"completion": answers[prompts[number]], "truncated": not number}]
 
     monkeypatch.setattr(supervised, "generate_all", right)
     rows = CASE.load("train", variant="label").select(range(3))
     answers = dict(zip(rows["prompt"], rows["answer"], strict=True))
-    settings = SMOKE | {"variant": "label", "num_generations": 4}
+    settings = SMOKE | {"variant": "label", "num_generations": 4, "constraint": "trie"}
     kept = supervised.accepted(*base, "poker", rows, settings)
     assert asked == [prompt for prompt in rows["prompt"] for _ in range(4)]
-    assert [text["completion"] for text in kept] == [answers[prompt] for prompt in asked]
+    assert [text["prompt"] for text in kept] == asked[1:]  # the first was cut off
     assert len(set(keyed)) == 12
-
-
-def test_what_is_accepted_was_written_under_the_constraint(base, monkeypatch):
-    rows = CASE.load("train", variant="label").select(range(2))
-    given = []
-
-    def right(*arguments, constraint, **decoding):
-        given.append(constraint)
-        yield 2, [0, 1], [{"completion": row["answer"], "truncated": False} for row in rows]
-
-    monkeypatch.setattr(supervised, "generate_all", right)
-    settings = SMOKE | {"variant": "label", "num_generations": 1, "constraint": "trie"}
-    supervised.accepted(*base, "poker", rows, settings)
-    supervised.accepted(*base, "poker", rows, settings | {"constraint": "none"})
-    assert isinstance(given[0], PrefixTrie)
-    assert given[1] is None
-
-
-def test_a_right_answer_that_was_cut_off_is_not_accepted(base, monkeypatch):
-    rows = CASE.load("train", variant="label").select(range(2))
-    written = [{"completion": rows[0]["answer"], "truncated": True}]
-    written += [{"completion": rows[1]["answer"], "truncated": False}]
-    monkeypatch.setattr(supervised, "generate_all", lambda *a, **more: [(2, [0, 1], written)])
-    settings = SMOKE | {"variant": "label", "num_generations": 1}
-    kept = supervised.accepted(*base, "poker", rows, settings)
-    assert [text["prompt"] for text in kept] == [rows[1]["prompt"]]
-
-
-def test_where_nothing_is_accepted_there_is_nothing_to_train_on(base):
-    rows = CASE.load("train").select(range(4))
-    settings = SMOKE | {"max_completion_length": 1}
-    with pytest.raises(CasebookError, match="none of 16 samples was accepted"):
-        supervised.accepted(*base, "poker", rows, settings)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_sampling_gives_the_training_mode_back(base, training):
-    model, tokenizer = base
-    model.train(training)
-    torch.manual_seed(0)
-    supervised.accepted(model, tokenizer, "poker", CASE.load("train").select(range(8)), SMOKE)
-    assert model.training is training
-    model.eval()
-
-
-# The form alone
-
-
-FORMED = models.read_settings("gsm8k", "smoke") | {"max_completion_length": 24}
-
-
-def in_form(tokenizer, texts, monkeypatch):
-    """What is taught where a model writes these texts, each with its `truncated`."""
-    written = [{"completion": text, "truncated": cut} for text, cut in texts]
-
-    def write(model, tokenizer, prompts, keys, **decoding):
-        assert prompts == [f"plain {i}" for i in range(len(texts))]
-        assert len(set(keys)) == len(texts)
-        for number in reversed(range(len(prompts))):  # in an order of its own
-            yield 1, [number], [written[number]]
-
-    monkeypatch.setattr(supervised, "generate_all", write)
-    rows = [{"prompt": f"asked {i}"} for i in range(len(texts))]
-    prompts = [f"plain {i}" for i in range(len(texts))]
-    return supervised.in_form(torch.nn.Identity(), tokenizer, rows, prompts, FORMED)
-
-
-@pytest.fixture(scope="module")
-def words():
-    return PreTrainedTokenizerFast.from_pretrained(nano.folder("gsm8k"))
-
-
-def test_the_models_own_texts_are_taught_in_the_form_right_or_wrong(words, monkeypatch):
-    texts = [("so 2 * 3 = 6", False), ("so 2 * 3 = 7", False)]
-    kept = in_form(words, texts, monkeypatch)
-    assert [text["prompt"] for text in kept] == ["asked 0", "asked 1"]
-    for text, own, answer in zip(kept, texts, ("6", "7"), strict=True):
-        assert own[0] in text["completion"]
-        assert text["completion"].endswith(f"<answer>\n{answer}\n</answer>")
-        assert text["ends"]
-
-
-def test_what_is_cut_off_or_without_an_answer_or_too_long_is_not_taught(words, monkeypatch):
-    long = "so 2 * 3 = 6\n" * 6
-    texts = [("so 6", True), ("so many", False), (long, False), ("so 2 * 3 = 6", False)]
-    kept = in_form(words, texts, monkeypatch)
-    assert [text["prompt"] for text in kept] == ["asked 3"]
-
-
-def test_where_no_text_has_an_answer_there_is_no_form_to_teach(words, monkeypatch):
-    with pytest.raises(CasebookError, match="none of 2 texts could be put into the form"):
-        in_form(words, [("so", False), ("6", True)], monkeypatch)
+    assert isinstance(ruled[0], PrefixTrie)
 
 
 # Messages
@@ -173,18 +82,10 @@ def chat(request, chat_model):
     return models.load_base(SMOKE | {"model_name_or_path": str(chat_model(request.param))})
 
 
-@pytest.fixture(scope="module")
-def asked():
-    return CASE.load("train", profile="t4").select(range(4))
-
-
-def test_the_rows_of_a_chat_profile_are_messages(asked):
-    assert all(isinstance(row["prompt"], list) for row in asked)
-
-
-def test_what_is_taught_follows_the_chat_template_and_ends_once(chat, asked):
+def test_what_is_taught_follows_the_chat_template_and_ends_once(chat):
     _, tokenizer = chat
     variant = models.read_settings("poker", "t4")["variant"]
+    asked = CASE.load("train", profile="t4").select(range(4))
     rows = supervised.taught("poker", asked, variant)
     batch = supervised.collate(tokenizer, rows, 4096)
     for row, ids, labels in zip(rows, batch["input_ids"], batch["labels"], strict=True):
@@ -193,21 +94,6 @@ def test_what_is_taught_follows_the_chat_template_and_ends_once(chat, asked):
         learned = [token for token in labels.tolist() if token != supervised.IGNORED]
         assert tokenizer.decode(learned) == row["completion"] + tokenizer.eos_token
         assert tokenizer.bos_token_id not in learned
-
-
-def test_a_chat_model_is_sampled_from_the_same_tokens(chat, asked, monkeypatch):
-    seen = []
-
-    def listening(model, tokenizer, prompts, keys, **decoding):
-        seen.extend(generation.token_ids(tokenizer, prompt) for prompt in prompts)
-        completions = [{"completion": row["answer"], "truncated": False} for row in asked]
-        yield 4, list(range(4)), completions
-
-    monkeypatch.setattr(supervised, "generate_all", listening)
-    settings = SMOKE | {"variant": "label", "num_generations": 1}
-    supervised.accepted(*chat, "poker", asked, settings)
-    _, tokenizer = chat
-    assert seen == [generation.token_ids(tokenizer, prompt) for prompt in asked["prompt"]]
 
 
 # Tokens

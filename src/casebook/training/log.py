@@ -113,7 +113,7 @@ class CompletionLog:
             table[f"reward/{name}"] = values
         table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
         table["advantage"] = self._advantages(table)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)  # a run's folder that was deleted is not made again
         part = self.folder / "part"
         table.to_parquet(part, index=False)
         os.replace(part, self.folder / f"train_{step:05d}.parquet")

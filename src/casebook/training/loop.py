@@ -136,10 +136,11 @@ def _tracked(run: Run, config: Config) -> Iterator[None]:
     import wandb
 
     began_before = wandb.run is not None
-    if not wandb.login(prompt=False):
-        os.environ.setdefault("WANDB_MODE", "offline")
     os.environ.setdefault("WANDB_DIR", str(run.path))
     os.environ.setdefault("WANDB_PROJECT", "rlvr-casebook")
+    if not wandb.login(prompt=False):
+        os.environ.setdefault("WANDB_MODE", "offline")
+        wandb.teardown()  # it reads the environment once, and has done so to log in
     try:
         yield
     except wandb.errors.Error as error:
