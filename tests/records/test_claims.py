@@ -230,7 +230,7 @@ def test_without_a_record_the_command_is_named(load, write_arm):
     load(row | {"right": "sound/x"}, row | {"right": "smol_poker/x", "seen": "0.2 in a trial"})
     arm, study = records.predictions("poker")
     assert arm["command"] == "casebook experiments poker --profile smol --arm sound"
-    assert study["command"] == "casebook study smol_poker"
+    assert study["command"] == "git restore results/poker/data"
     assert [arm["exploratory"], study["exploratory"]] == [False, True]
 
 

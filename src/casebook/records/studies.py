@@ -3,8 +3,8 @@
 The real problem sets are no part of the casebook, and run folders are not either. What a study
 found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems, and
 `casebook study NAME` makes it anew: `record()` of the study's module returns what is written. The
-records of GSM8K have no maker any more: they are read, and the commit that made them makes them
-again (docs/evidence.md).
+records of poker and GSM8K have no maker any more: they are read, and the commit that made them
+makes them again (docs/evidence.md).
 """
 
 from pathlib import Path
@@ -15,8 +15,8 @@ from casebook.case import CasebookError, check_name
 from casebook.paths import read_json
 
 STUDIES = {  # name -> its case, and the module that makes it; None where the record is only kept
-    "conversion": ("poker", "conversion"),
-    "smol_poker": ("poker", "smol"),
+    "conversion": ("poker", None),
+    "smol_poker": ("poker", None),
     "exploration": ("gsm8k", None),
     "rewards": ("gsm8k", None),
     "baseline": ("gsm8k", None),

@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from casebook import pretrained
 from casebook.cases.poker import oracle
-from casebook.cases.poker.rewards import CLASS_WEIGHTS
+from casebook.cases.poker.rewards import CLASS_WEIGHTS, grade
 from casebook.records import committed, load_claims, studies
 
 NOTES = {row["id"]: row["note"] for row in load_claims("poker")}
@@ -110,3 +111,23 @@ def test_several_ways_to_ask_give_zero_and_one_of_them_is_constrained_as_publish
     zero = [way for way, accuracy in ways if accuracy < 0.01]
     assert len(zero) > 2
     assert zero.count("position") == 1
+
+
+def test_what_the_untrained_real_model_answered_is_graded_as_its_record_says():
+    record = studies.read("smol_poker")
+    for kind, asked in record["found"].items():
+        right = [oracle.LABELS[int(label)] for label in record["rows"][kind]["right"].split()]
+        for found in (way for ways in asked.values() for way in ways.values()):
+            texts = [found["kept"]["texts"][int(number)] for number in found["kept"]["of"].split()]
+            grades = [grade(*pair, "label") for pair in zip(texts, right, strict=True)]
+            assert np.mean([one.strict for one in grades]) == found["accuracy"]["value"]
+            assert np.mean([one.correct for one in grades]) == found["lenient_accuracy"]["value"]
+
+
+def test_the_converted_model_is_as_close_to_llama_cpp_as_was_asked_for():
+    record = studies.read("conversion")
+    assert record["file"]["sha256"] == pretrained.MODELS["smollm2"].sha256
+    assert record["same_token_ids"] == len(record["prompts"]) >= 20
+    for found in (record["as published"], record["expanded"]):
+        assert found["kl"] <= found["bounds"]["kl"]
+        assert found["same_token"] >= found["bounds"]["same_token"]

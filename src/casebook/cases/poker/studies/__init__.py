@@ -1,1 +1,0 @@
-"""What one notebook of the case alone needs; loading the case imports nothing of it."""
