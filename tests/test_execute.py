@@ -67,10 +67,6 @@ def test_a_failure_skips_the_rest_of_its_case_and_nothing_else(checkout):
     results = execute.execute(log=lines.append, on_done=lambda r: done.append(r.name))
     assert [r.status for r in results] == ["ok", "failed", "skipped", "ok"]
     assert sorted(done) == [r.name for r in results]
-    assert {p.stem for p in (checkout / "reports/executed").iterdir()} == {
-        "10_alpha_oracle",
-        "20_beta_oracle",
-    }
     assert (checkout / "reports/failed/11_alpha_rewards.ipynb").exists()
     shown = "\n".join(lines)
     assert "    raise ValueError('wheel')\n" in shown
@@ -85,7 +81,7 @@ def test_what_is_up_to_date_is_not_run_again(checkout, tmp_path, monkeypatch):
         series._Series, "papermill", lambda self, *paths: shutil.copy(*paths) and None
     )
     monkeypatch.chdir(tmp_path)
-    path = write_notebook(checkout, "10_alpha_oracle", "print(1)")
+    write_notebook(checkout, "10_alpha_oracle", "print(1)")
 
     def reused(**options):
         (result,) = execute.execute(**options)
@@ -99,10 +95,7 @@ def test_what_is_up_to_date_is_not_run_again(checkout, tmp_path, monkeypatch):
     assert not reused()  # the copy there now is the one of seed 1
     write_notebook(checkout, "10_alpha_oracle", "print(2)")
     assert not reused()
-    assert reused()
     (checkout / "data" / "rows.csv").write_text("other data")
-    assert not reused()
-    (checkout / "reports/executed" / path.name).unlink()
     assert not reused()
     for text in ("a map", "a better map"):  # the kernel's folder is another one
         (tmp_path / "my.gpkg").write_text(text)
@@ -118,17 +111,6 @@ def test_a_kernel_that_dies_is_a_failure_like_another(checkout):
     (result,) = execute.execute()
     assert result.status == "failed"
     assert result.error.startswith("cell 3 of 3: ")
-
-
-@pytest.mark.slow
-def test_cases_run_at_the_same_time(checkout):
-    meet = (
-        "import time\nfrom pathlib import Path\nPath('{}').touch()\n"
-        "while not Path('{}').exists():\n    time.sleep(0.1)"
-    )
-    write_notebook(checkout, "10_alpha_oracle", meet.format("alpha", "beta"))
-    write_notebook(checkout, "20_beta_oracle", meet.format("beta", "alpha"))
-    assert [r.status for r in execute.execute(jobs=2)] == ["ok", "ok"]
 
 
 @pytest.mark.slow
@@ -195,18 +177,9 @@ def test_in_place_writes_the_normalised_copy_back(checkout):
     [
         ({"parameters": {"STEPS": 3}}, "unknown parameter 'STEPS': known are PROFILE, SEED"),
         ({"parameters": {"LIMIT": "all"}}, "the parameter LIMIT is int (by default 0), not 'all'"),
-        ({"parameters": {"LIMIT": True}}, "the parameter LIMIT is int (by default 0), not True"),
-        (
-            {"cases": "10_alpha_orcle"},
-            "unknown case or notebook '10_alpha_orcle': .*10_alpha_oracle",
-        ),
         ({"cases": "11"}, "unknown case or notebook '11': .*known are all, alpha, 10_alpha_oracle"),
-        ({"cases": ["alpha", "beta"]}, "unknown case or notebook 'beta'"),
-        ({"cases": ""}, "unknown case or notebook ''"),
         ({"profile": "huge"}, "unknown profile 'huge'"),
         ({"start_from": 50}, "no notebook of all has a number from 50 on"),
-        ({"in_place": True, "profile": "smoke"}, "--in-place writes the committed notebooks"),
-        ({"in_place": True, "seed": 1}, "--in-place writes the committed notebooks"),
         ({"in_place": True, "parameters": {"LIMIT": 3}}, "--in-place writes the committed"),
     ],
 )
@@ -217,26 +190,17 @@ def test_a_mistake_is_told_before_anything_runs(checkout, options, sentence):
     assert not list((checkout / "reports").iterdir())
 
 
-def test_a_parameter_goes_to_the_notebooks_that_know_it(checkout):
-    plain = write_notebook(checkout, "10_alpha_oracle")
-    rates = write_notebook(checkout, "13_alpha_grpo", parameters=f"{PARAMETERS}\nRATE = 1.0")
-    given = execute.check_parameters([plain, rates], {"SEED": 4, "RATE": 2})
-    assert given == {plain: {"SEED": 4}, rates: {"SEED": 4, "RATE": 2.0}}
-
-
 def test_selection_by_case_and_number(checkout):
-    names = ["00_start_here", "10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle", "90_claims"]
-    for name in names:
+    for name in ("00_start_here", "10_alpha_oracle", "13_alpha_grpo", "20_beta_oracle"):
         write_notebook(checkout, name)
 
     def selected(*arguments):
         return [path.stem[:2] for path in execute.select(*arguments)]
 
-    assert selected() == ["00", "10", "13", "20", "90"]
+    assert selected() == ["00", "10", "13", "20"]
     assert selected("start") == ["00"]
     assert selected(["beta", "alpha"]) == ["10", "13", "20"]
     assert selected("alpha", 12) == ["13"]
-    assert selected("claims") == ["90"]
     assert selected(["notebooks/13_alpha_grpo.ipynb", "0"]) == ["00", "13"]
 
 
@@ -245,7 +209,7 @@ def test_selection_by_case_and_number(checkout):
 
 def executed_notebook():
     widget = "application/vnd.jupyter.widget-view+json"
-    notebook = new_notebook(
+    return new_notebook(
         cells=[
             new_markdown_cell("# Title", metadata={"collapsed": True}),
             new_code_cell("SEED = 0", execution_count=1, metadata={"tags": ["parameters"]}),
@@ -276,18 +240,12 @@ def executed_notebook():
             "language_info": {"name": "python", "version": "3.11.7"},
         },
     )
-    return notebook
 
 
 def test_normalising_leaves_only_what_comes_from_source_and_results():
-    before = executed_notebook()
-    clean = execute.normalise(before)
+    clean = execute.normalise(executed_notebook())
     assert [cell.source for cell in clean.cells] == ["# Title", "SEED = 0", "work()", ""]
-    assert [cell.id for cell in clean.cells] == [
-        cell.id for cell in before.cells if cell.source != "SEED = 3"
-    ]
     assert [cell.get("execution_count") for cell in clean.cells] == [None, 1, 2, None]
-    assert all(set(cell.metadata) <= {"tags"} for cell in clean.cells)
     assert set(clean.metadata) == {"kernelspec", "language_info"}
     stream, result = clean.cells[2].outputs
     assert stream.text == "step 2\nruns at ."
