@@ -1,6 +1,5 @@
 """Landscapes: the frozen generator, neighbours and borders, and files that planners bring."""
 
-import warnings
 from pathlib import Path
 
 import geopandas as gpd
@@ -56,10 +55,7 @@ def test_a_quarter_is_habitat_and_harvests_are_those_of_real_fields(irregular):
     )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [(0, 5), (2.5, 3), (3, 3, -1)],
-)
+@pytest.mark.parametrize("arguments", [(0, 5), (2.5, 3), (3, 3, -1)])
 def test_sizes_and_seeds_are_whole_numbers(arguments):
     with pytest.raises(CasebookError, match="is a whole number from"):
         generate(*arguments)
@@ -77,12 +73,6 @@ def test_a_regular_grid_has_eight_neighbours_and_four_borders():
     assert {tuple(pair) for pair in pairs if 7 in pair} == {(2, 7), (6, 7), (7, 8), (7, 12)}
     assert len(pairs) == 4 * 4 + 3 * 5
     assert length == pytest.approx(0.805)
-
-
-def test_rows_run_from_north_to_south():
-    centres = generate(2, 3).parcels.centroid
-    assert centres.y[0] > centres.y[3]
-    assert centres.x[0] < centres.x[1]
 
 
 @settings(max_examples=12, deadline=None)
@@ -216,20 +206,6 @@ def test_narrow_roads_are_bridged_if_one_asks(save):
     assert np.array_equal(landscape.borders[0], Landscape(hexagons()).borders[0])
 
 
-def test_a_shapefiles_ten_characters_and_other_capitals_are_understood(save, tmp_path):
-    fields = hexagons()
-    capitals = fields.rename(columns={"oat_yield": "Oat_Yield", CONNECTIVITY: CONNECTIVITY.upper()})
-    assert np.array_equal(read_landscape(save(capitals)).yields, fields[list(YIELDS)].to_numpy())
-    (tmp_path / "folder").mkdir()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that names are cut
-        fields.to_file(tmp_path / "folder" / "fields.shp")
-    for path in (tmp_path / "folder" / "fields.shp", tmp_path / "folder"):
-        landscape = read_landscape(path)
-        assert np.array_equal(landscape.yields, fields[list(YIELDS)].to_numpy())
-        assert landscape.connectivity == pytest.approx(fields[CONNECTIVITY].to_numpy())
-
-
 def test_a_layer_is_chosen_by_name(save):
     path = save(hexagons(), layer="fields")
     hexagons(2, 2).to_file(path, layer="old fields")
@@ -243,15 +219,10 @@ def test_a_layer_is_chosen_by_name(save):
 @pytest.mark.parametrize(
     ("column", "value", "match"),
     [
-        (
-            "wheat_yield",
-            -0.5,
-            r"parcel 6 \(counted from 0\): wheat_yield is not from 0 to 50 \(-0.5\)",
-        ),
+        ("wheat_yield", -0.5, r"parcel 6 \(counted from 0\): wheat_yield is not from 0 to 50"),
         ("wheat_yield", np.nan, "parcel 6 .*not from 0 to 50"),
         ("wheat_yield", 3400.0, "parcel 6 .*not from 0 to 50 .*not kg/ha"),
         (CONNECTIVITY, 1.01, "parcel 6 .*ecological_connectivity is not from 0 to 1"),
-        (CONNECTIVITY, -0.1, "parcel 6 .*ecological_connectivity is not from 0 to 1"),
     ],
 )
 def test_an_impossible_number_names_the_parcel(save, column, value, match):
@@ -273,33 +244,24 @@ def bow_tie(shape):
     return shapely.Polygon([(west, south), (east, north), (east, south), (west, north)])
 
 
-@pytest.mark.parametrize(
-    ("spoil", "match"),
-    [
-        (lambda shape: None, "parcel 8 .*the shape is missing or empty"),
-        (lambda shape: shape.centroid, r"parcel 8 .*not a polygon \(Point\)"),
-        (bow_tie, r"parcel 8 .*invalid \(Self-intersection"),
-        (
-            lambda shape: shapely.MultiPolygon(
-                [shape, shapely.transform(shape, lambda c: c + 9000)]
-            ),
-            "parcel 8 .*several parts",
-        ),
-    ],
-)
-def test_a_spoilt_shape_names_the_parcel(save, spoil, match):
+def two_parts(shape):
+    return shapely.MultiPolygon([shape, shapely.transform(shape, lambda corners: corners + 9000)])
+
+
+@pytest.mark.parametrize("spoil", [lambda shape: None, shapely.centroid, bow_tie, two_parts])
+def test_a_spoilt_shape_names_the_parcel(save, spoil):
     fields = hexagons()
     shapes = fields.geometry.tolist()
     shapes[8] = spoil(shapes[8])
-    refused(save(fields.set_geometry(shapes, crs=UTM), "fields.geojson"), match)
+    path = save(fields.set_geometry(shapes, crs=UTM), "fields.geojson")
+    refused(path, "parcel 8 .*not one valid polygon")
 
 
-@pytest.mark.parametrize(("name", "crs"), [("a.geojson", "EPSG:4326")])
-def test_overlaps_name_the_pair_and_the_area(save, name, crs):
+def test_overlaps_name_the_pair_and_the_area(save):
     fields = hexagons()
     shapes = fields.geometry.tolist()
     shapes[6] = shapes[6].buffer(20, join_style="mitre")
-    path = save(fields.set_geometry(shapes, crs=UTM).to_crs(crs), name)
+    path = save(fields.set_geometry(shapes, crs=UTM).to_crs("EPSG:4326"), "a.geojson")
     refused(path, r"parcels \d+ and \d+ .*overlap by (0\.9|1)\S* ha")
 
 

@@ -218,12 +218,12 @@ def _voronoi(rows: int, cols: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return shapes, centres * (1, -1) / SIDE - 0.5
 
 
-def _density(at: np.ndarray, what: np.ndarray, length: float = 2.0) -> np.ndarray:
-    """Share of `what` around every point, with Gaussian weights cut off at four lengths: a sparse
-    matrix, because the full one of 10,000 parcels would fill 800 MB."""
+def _density(at: np.ndarray, what: np.ndarray) -> np.ndarray:
+    """Share of `what` around every point, with Gaussian weights of two sides, cut off at eight: a
+    sparse matrix, because the full one of 10,000 parcels would fill 800 MB."""
     tree = KDTree(at)
-    near = tree.sparse_distance_matrix(tree, 4 * length, output_type="coo_matrix").tocsr()
-    near.data = np.exp(-np.square(near.data) / (2 * length**2))
+    near = tree.sparse_distance_matrix(tree, 8.0, output_type="coo_matrix").tocsr()
+    near.data = np.exp(-np.square(near.data) / 8.0)
     return near @ what / np.asarray(near.sum(axis=1)).ravel()
 
 
@@ -242,8 +242,7 @@ def read_landscape(
     """A landscape from a GeoPackage, GeoJSON or any other vector file that GDAL reads.
 
     The file needs the columns `wheat_yield`, `oat_yield`, `corn_yield`, `soy_yield` (t/ha; all
-    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Their
-    capitals do not count, and they may be cut after ten characters, as shapefiles do. Other
+    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Other
     columns are kept, except that `area_ha` and `habitat` are always worked out anew. Parcels are
     numbered from 0 in the order of the file.
 
@@ -291,7 +290,6 @@ def read_landscape(
 
 
 def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
-    """The file's parcels, with the columns that are needed under their own names."""
     import pyogrio
 
     try:
@@ -306,16 +304,13 @@ def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
         raise CasebookError(f"this cannot be read as a map: {str(error)[:200]}") from error
     if not isinstance(parcels, gpd.GeoDataFrame) or parcels.empty:
         raise CasebookError("there are no parcels: every row needs a polygon")
-    own = {name[:length]: name for name in _NEEDED for length in (None, 10)}
-    named = {column: own[column.lower()] for column in parcels if column.lower() in own}
-    return parcels.rename(columns=named)
+    return parcels
 
 
 def _check_columns(parcels: gpd.GeoDataFrame) -> None:
     """Yields and connectivity are there, as numbers that can be; makes them floats."""
-    present = [str(column) for column in parcels.columns.drop("geometry")]
-    if missing := [column for column in _NEEDED if present.count(column) != 1]:
-        there = ", ".join(present) or "none"
+    if missing := [column for column in _NEEDED if column not in parcels]:
+        there = ", ".join(map(str, parcels.columns.drop("geometry"))) or "none"
         raise CasebookError(f"missing columns: {', '.join(missing)}; there are: {there}")
     for column in _NEEDED:
         most, unit = (1, "a share") if column == CONNECTIVITY else (IMPOSSIBLE, "t/ha, not kg/ha")
@@ -328,23 +323,18 @@ def _check_columns(parcels: gpd.GeoDataFrame) -> None:
 def _check_shapes(parcels: gpd.GeoDataFrame) -> None:
     """One valid polygon a row, in a known CRS; unpacks multipolygons of one part."""
     shapes = parcels.geometry.to_numpy()
-    _refuse("the shape is missing or empty", shapely.is_missing(shapes) | shapely.is_empty(shapes))
-    parts = shapely.get_num_geometries(shapes)
-    _refuse("the shape has several parts", parts > 1, "give every part a row of its own", parts)
+    one = shapely.get_num_geometries(shapes) == 1
     shapes = shapely.force_2d(shapely.get_geometry(shapes, 0))
-    kinds = np.array([shape.geom_type for shape in shapes])
-    _refuse("the shape is not a polygon", kinds != "Polygon", "every parcel is one", kinds)
-    reasons = shapely.is_valid_reason(shapes)
-    _refuse("the shape is invalid", ~shapely.is_valid(shapes), "mend it in a GIS", reasons)
+    polygon = shapely.get_type_id(shapes) == shapely.GeometryType.POLYGON
+    sound = one & polygon & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)
+    advice = "give every part a row of its own, and mend borders that cross in a GIS"
+    _refuse("the shape is not one valid polygon", ~sound, advice)
     crs = parcels.crs
     if crs is None or not (crs.is_geographic or crs.is_projected):
         raise CasebookError(
             "the coordinate reference system is unknown: set it, for example with GeoPandas' "
             "set_crs, so that areas and distances can be measured"
         )
-    west, south, east, north = shapely.total_bounds(shapes)
-    if crs.is_geographic and not (-360 <= west <= east <= 360 and -90 <= south <= north <= 90):
-        raise CasebookError(f"coordinates such as ({east:.0f}, {north:.0f}) are no degrees")
     parcels.geometry = shapes
 
 
