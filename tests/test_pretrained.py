@@ -22,7 +22,7 @@ from casebook.paths import alone_in
 
 CONTENTS = {"model.safetensors": b"weights and so on", "config.json": b"{}"}
 ENTRY = dataclasses.replace(
-    pretrained.ENCODERS["minilm"],
+    pretrained.MODELS["smollm2"],
     package="tiny-model==1.0",
     inside="tiny_model/model",
     files={name: hashlib.sha256(content).hexdigest() for name, content in CONTENTS.items()},
@@ -56,7 +56,8 @@ class Index:
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path / "models"))
-    monkeypatch.setattr(pretrained, "ENCODERS", {"minilm": ENTRY})
+    monkeypatch.setattr(pretrained, "MODELS", {"smollm2": ENTRY})
+    monkeypatch.setattr(pretrained, "_expand", lambda *_: None)  # these weights are no GGUF
     return tmp_path / "models"
 
 
@@ -69,12 +70,12 @@ def index(monkeypatch, home):
 
 def fetch():
     said = []
-    return pretrained.fetch("minilm", say=said.append), said
+    return pretrained.fetch("smollm2", say=said.append), said
 
 
 def test_a_model_is_fetched_checked_and_kept(home, index):
     folder, said = fetch()
-    assert folder == home / "minilm"
+    assert folder == home / "smollm2"
     assert said[0] == "Fetching tiny-model==1.0 ..."
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
     card = json.loads((folder / pretrained.CARD).read_text())
@@ -132,7 +133,7 @@ def test_a_damaged_model_is_made_anew(damage, home, index):
 
 
 def test_what_gets_in_the_way_is_one_sentence(home, index, monkeypatch):
-    with pytest.raises(CasebookError, match="unknown model 'gpt2': known are smollm2, minilm"):
+    with pytest.raises(CasebookError, match="unknown model 'gpt2': known are smollm2"):
         pretrained.fetch("gpt2")
     index.said = "WARNING: Retrying\nERROR: No matching distribution found for tiny-model==1.0"
     with pytest.raises(
@@ -152,8 +153,6 @@ def test_what_gets_in_the_way_is_one_sentence(home, index, monkeypatch):
 
 
 def test_the_fetched_model_is_taken_and_else_the_hubs(home, monkeypatch):
-    monkeypatch.setattr(pretrained, "MODELS", {"smollm2": ENTRY})
-    monkeypatch.setattr(pretrained, "ENCODERS", {"minilm": ENTRY})
     monkeypatch.setattr(pretrained.subprocess, "run", Index().run)
     assert (pretrained.source("smollm2"), pretrained.which("smollm2")) == (ENTRY.hub, "hub")
     folder, _ = fetch()
@@ -241,8 +240,8 @@ def test_a_file_becomes_a_folder_that_transformers_loads(tmp_path):
     file, matrices = tmp_path / "tiny.gguf", write_gguf(tmp_path / "tiny.gguf", reader)
     entry = dataclasses.replace(pretrained.MODELS["smollm2"], files={file.name: ""})
     with pytest.raises(CasebookError, match="ends completions with"):
-        pretrained._expand(file, dataclasses.replace(entry, end="<|im_start|>"), reader)
-    pretrained._expand(file, entry, reader)
+        pretrained._expand(file, dataclasses.replace(entry, end="<|im_start|>"), print)
+    pretrained._expand(file, entry, print)
     model = AutoModelForCausalLM.from_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert (type(model), model.dtype) == (LlamaForCausalLM, torch.float32)

