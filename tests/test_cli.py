@@ -49,7 +49,7 @@ def test_every_command_explains_itself(command, monkeypatch, capsys):
         (["experiments", "poker", "--seeds", "0,one"], "--seeds takes whole numbers with commas"),
         (["nano", "build", "pker"], "unknown case 'pker'"),
         (["models", "fetch", "smollm"], "unknown model 'smollm': known are smollm2"),
-        (["study", "ranks"], "unknown study 'ranks': known are conversion, smol_poker"),
+        (["evaluate", "--case", "math", "--data-dir", "nowhere"], "there is no such folder"),
         (["evaluate", "--case", "poker", "--model", "docs"], "no model folder at docs"),
         (["evaluate", "--case", "poker", "--profile", "t5"], "unknown profile 't5'"),
         (["try", "poker/nano/gpro", "--row", "1"], "poker/nano/gpro holds no policy"),

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -404,32 +403,6 @@ def replay(
         raise typer.Exit(1)
     silent = (r for r in results if r.verdict == "not comparable" and not r.missing)
     raise typer.Exit(2 if any(silent) else 0)
-
-
-@app.command(rich_help_panel=BEHIND)
-def study(
-    name: Annotated[str, Argument(help="As in results/CASE/data/NAME.")], data_dir: DataDir = None
-) -> None:
-    """Make the committed record of a study anew: results/CASE/data/NAME.json.
-
-    Most studies need the real problem sets; one reads the runs that `casebook experiments` left.
-    """
-    from casebook.records import check_clean, studies
-
-    path = studies.path(name)
-    check_clean()
-    case, module = studies.STUDIES[name]
-    if module is None:
-        raise CasebookError(f"{path} is only kept; docs/evidence.md says how it was made")
-    given: tuple = ()
-    if name in studies.OF_RUNS:  # torch comes with these
-        from casebook import models
-        from casebook.experiments import finished_runs
-
-        given = finished_runs(case), models.load_base(models.read_settings(case, "nano"))
-    maker = import_module(f"casebook.cases.{case}.studies.{module}")
-    paths.write_json(path, maker.record(*given))
-    _say(str(path))
 
 
 @nano.command()

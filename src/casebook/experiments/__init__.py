@@ -2,4 +2,4 @@
 
 from casebook.lazy import lazy_names
 
-__getattr__, __all__ = lazy_names(__name__, {"arms": "finished_runs read_arms run_experiments"})
+__getattr__, __all__ = lazy_names(__name__, {"arms": "read_arms run_experiments"})

@@ -31,7 +31,7 @@ from casebook.records import (
     revision,
     write_rows,
 )
-from casebook.settings import chosen_runs, read_arms
+from casebook.settings import chosen_runs, read_arms  # noqa: F401 (notebooks take it from here)
 from casebook.training import (
     WATCH_EVERY,
     Config,
@@ -104,19 +104,6 @@ def _end_with_the_caller() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def finished_runs(case: str, profile: str = "nano") -> dict[str, dict[int, Run]]:
-    """The newest finished runs of a case's arms in the runs folder: arm -> seed -> run."""
-    found: dict[str, dict[int, Run]] = {}
-    for name, arm in read_arms(case).items():
-        for seed in arm["seeds"] if arm["profile"] == profile else ():
-            config = read_config((case, profile), {**arm["overrides"], "seed": seed})
-            folder = _folder(config, name)
-            same = folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*/record.json")
-            if records := sorted(same, key=lambda path: path.stat().st_mtime):
-                found.setdefault(name, {})[seed] = Run(records[-1].parent)
-    return found
 
 
 def _folder(config: Config, arm: str) -> Path:

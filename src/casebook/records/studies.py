@@ -1,10 +1,8 @@
 """Records of studies: figures that no training is behind, counted once and committed.
 
 The real problem sets are no part of the casebook, and run folders are not either. What a study
-found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems, and
-`casebook study NAME` makes it anew: `record()` of the study's module returns what is written. The
-records of poker and GSM8K have no maker any more: they are read, and the commit that made them
-makes them again (docs/evidence.md).
+found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems. The code that
+counted is gone: the commit that made a record makes it again (docs/evidence.md).
 """
 
 from pathlib import Path
@@ -14,29 +12,16 @@ from casebook import paths
 from casebook.case import CasebookError, check_name
 from casebook.paths import read_json
 
-STUDIES = {  # name -> its case, and the module that makes it; None where the record is only kept
-    "conversion": ("poker", None),
-    "smol_poker": ("poker", None),
-    "exploration": ("gsm8k", None),
-    "rewards": ("gsm8k", None),
-    "baseline": ("gsm8k", None),
-    "embedding": ("gsm8k", None),
-    "smol_gsm8k": ("gsm8k", None),
-    "forms": ("math", "forms"),
-    "prompts": ("math", "prompts"),
-    "verifiers": ("math", "verifiers"),
-    "smol_math": ("math", "smol"),
-    "gibberish": ("math", "gibberish"),
+STUDIES = {  # name -> its case
+    **dict.fromkeys(("conversion", "smol_poker"), "poker"),
+    **dict.fromkeys(("exploration", "rewards", "baseline", "embedding", "smol_gsm8k"), "gsm8k"),
+    **dict.fromkeys(("forms", "prompts", "verifiers", "smol_math", "gibberish"), "math"),
 }
-OF_RUNS = ("gibberish",)  # `record` is given the case's finished runs and its base model
 
 
 def command(name: str) -> str:
     """What brings a record back, for a page or a sentence that lacks it."""
-    if STUDIES[name][1] is None:
-        return f"git restore results/{STUDIES[name][0]}/data"
-    runs = f"casebook experiments {STUDIES[name][0]} && " if name in OF_RUNS else ""
-    return f"{runs}casebook study {name}"
+    return f"git restore results/{STUDIES[name]}/data"
 
 
 def path(name: str) -> Path:
@@ -46,7 +31,7 @@ def path(name: str) -> Path:
         UnknownName: there is no such study; the message lists those there are.
     """
     check_name("study", name, STUDIES)
-    return paths.RESULTS / STUDIES[name][0] / "data" / f"{name}.json"
+    return paths.RESULTS / STUDIES[name] / "data" / f"{name}.json"
 
 
 def completions_path(name: str) -> Path:
@@ -55,7 +40,7 @@ def completions_path(name: str) -> Path:
 
 
 def read(name: str) -> dict[str, Any]:
-    """The committed record of a study; a `CasebookError` says how it is made."""
+    """The committed record of a study; a `CasebookError` says what brings it back."""
     file = path(name)
     try:
         return dict(read_json(file))

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import paths
-from casebook.cases.math.studies import gibberish
 from casebook.cases.math.studies.gibberish import (
+    HEALTHY,
     SIGNS,
     Lead,
     Rule,
@@ -30,8 +29,6 @@ from casebook.cases.math.studies.gibberish import (
     surprise,
     unseen,
 )
-from casebook.paths import write_json
-from casebook.records import studies
 from casebook.training import Run
 
 CORPUS = ["the sum of 3 and 4 is 7", "so x = 5 and the answer is 12"]
@@ -61,14 +58,10 @@ def test_nothing_a_corpus_holds_is_unknown_to_it(text):
             assert unseen([text], known)[0] == 0.0
 
 
-def test_a_new_number_is_not_gibberish():
-    assert unseen(["the sum of 30 and 41 is 71"], KNOWN[2]).tolist() == [0.0]
-
-
-def test_pieces_know_tags_commands_and_numbers():
+def test_a_new_number_is_known_and_salad_is_not():
     assert pieces("<think>\n3x=15") == ["<think>", "0", "x", "=", "0"]
-    assert pieces(r"\boxed{-\sqrt2}") == [r"\boxed", "{", "-", r"\sqrt", "0", "}"]
-    assert pieces(None) == []
+    assert unseen(["the sum of 30 and 41 is 71"], KNOWN[2]).tolist() == [0.0]
+    assert unseen([SALAD], KNOWN[1]) == 0.0 < unseen([SALAD], KNOWN[2])
 
 
 def test_a_loop_without_blanks_is_a_loop():
@@ -79,7 +72,6 @@ def test_a_loop_without_blanks_is_a_loop():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "no formula at all",
         r"$x^2$ and $$\frac{a}{b}$$",
         r"\frac12 \frac 1 2 \frac{1}2",
@@ -88,8 +80,6 @@ def test_a_loop_without_blanks_is_a_loop():
         r"costs \$5, \{1, 2\}",
         r"\left( \frac{1}{2} \right]",
         r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
-        r"\fraction",  # another command
-        r"\text{ so}",
     ],
 )
 def test_latex_without_fault(text):
@@ -101,22 +91,16 @@ def test_latex_without_fault(text):
     [
         (r"\boxed{5", "braces"),
         ("}{", "braces"),
-        (r"\boxed{\frac{1}{2}", "braces"),
-        ("$5", "dollars"),
         (r"$5\$", "dollars"),
         (r"\left( x )", "brackets"),
         (r"\begin{a} x", "environments"),
-        (r"\frac{1}", r"\\frac lacks"),
-        (r"\frac{1}=2", r"\\frac lacks"),
-        (r"\frac", r"\\frac lacks"),
-        (r"x = \sqrt", r"\\sqrt lacks"),
-        (r"\sqrt[3]", r"\\sqrt lacks"),
-        (r"{\boxed}", r"\\boxed lacks"),
+        (r"\frac{1}", r"\frac lacks"),
+        (r"\sqrt[3]", r"\sqrt lacks"),
+        (r"{\boxed}", r"\boxed lacks"),
     ],
 )
 def test_faults_of_latex_are_named(text, fault):
-    assert latex_fault(text) is not None
-    assert pd.Series([latex_fault(text)]).str.contains(fault).all()
+    assert fault in latex_fault(text)
 
 
 formulas = st.recursive(
@@ -174,9 +158,7 @@ def test_surprise_is_the_mean_over_tokens_with_the_end():
     found = surprise(model, Letters(), ["a", "a"], ["ab", "ab"], [False, True])
     assert found == pytest.approx([math.log(2) * 1.5, math.log(2) * 2])
 
-
-def test_surprise_leaves_out_what_the_tokenizer_does_not_know():
-    model = Fixed([0.5, 0.25, 0.125, 0.125])
+    # What the tokenizer does not know is left out.
     found = surprise(model, Letters(), ["a"] * 2, ["a?b?", "??"], [False, False])
     assert found[0] == pytest.approx(math.log(2) * 1.5)
     assert np.isnan(found[1])
@@ -271,18 +253,6 @@ def test_an_alarm_in_a_run_that_does_not_fall_is_false():
     assert lead_time(odd, steady, Rule(high=10.0)).verdict == "quiet"
 
 
-@given(
-    st.lists(st.floats(0, 1), min_size=1, max_size=12),
-    st.lists(st.floats(0, 1), min_size=1, max_size=12),
-    st.integers(1, 3),
-)
-def test_what_comes_after_the_alarm_does_not_move_it(readings, later, patience):
-    rule = Rule(high=0.5, patience=patience)
-    first = lead_time(pd.Series(readings), ACCURACY, rule).alarm
-    if first is not None:
-        assert lead_time(pd.Series(readings + later), ACCURACY, rule).alarm == first
-
-
 @pytest.mark.parametrize(
     ("way", "expected"), [(1, (-math.inf, 3.5)), (-1, (0.5, math.inf)), (0, (0.5, 3.5))]
 )
@@ -291,13 +261,9 @@ def test_the_healthy_range_is_open_where_nobody_looks(way, expected):
     assert healthy_range(curves, way) == expected
 
 
-# The record
-
-
-def test_signs_survive_being_written_and_read(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    signs = of_run(run, KNOWN)
-    kept = {"hot": {"0": {"signs": gibberish._by_step(signs)}}}
-    write_json(studies.path("gibberish"), {"arms": kept, "code": {}, "provenance": {}})
-    read = recorded()["hot"][0]
-    pd.testing.assert_frame_equal(read, signs, check_names=False, rtol=1e-3)
+def test_the_record_has_the_signs_of_the_runs_that_are_read():
+    signs = recorded()
+    assert {HEALTHY, "hot"} <= set(signs)
+    for frame in signs["hot"].values():
+        assert list(frame.columns) == [*SIGNS, "accuracy"]
+        assert lead_time(frame["entropy"], frame["accuracy"], Rule()).fall is not None

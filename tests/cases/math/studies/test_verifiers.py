@@ -21,16 +21,24 @@ pytest.importorskip("math_verify")
 
 
 @pytest.mark.parametrize(
-    ("prediction", "gold", "same"),
+    ("verifier", "prediction", "gold", "same"),
     [
-        (r"\boxed{3} and \boxed{4}", "4", True),
-        ("$3$", "3", True),
-        (r"\boxed{3.0}", "3", False),
-        (r"\boxed{\dfrac12}", r"\frac{1}{2}", False),
+        (string_match, r"\boxed{3} and \boxed{4}", "4", True),
+        (string_match, "$3$", "3", True),
+        (string_match, r"\boxed{3.0}", "3", False),
+        (string_match, r"\boxed{\dfrac12}", r"\frac{1}{2}", False),
+        (hendrycks, r"\boxed{\tfrac12}", r"\frac{1}{2}", True),
+        (hendrycks, "0.25", r"\frac{1}{4}", False),
+        (minerva, r"The final answer is $x^2-1$. I hope it is correct.", "(x-1)(x+1)", True),
+        (minerva, r"\boxed{0.25}", r"\frac{1}{4}", True),
+        (minerva, "so $4$ it is", "4", True),
+        (minerva, "The final answer is $3$. I hope it is correct.", "4", False),
+        (math_verify_bare, r"\sqrt{12}", r"2\sqrt{3}", False),
+        (math_verify_boxed, r"\sqrt{12}", r"2\sqrt{3}", True),
     ],
 )
-def test_string_match_forgives_nothing(prediction, gold, same):
-    assert string_match(prediction, gold) == same
+def test_a_verifier_forgives_what_its_description_says(verifier, prediction, gold, same):
+    assert verifier(prediction, gold) is same
 
 
 @pytest.mark.parametrize(
@@ -52,29 +60,6 @@ def test_string_match_forgives_nothing(prediction, gold, same):
 )
 def test_the_normalisation_of_math(text, expected):
     assert normalised(text) == expected
-
-
-def test_hendrycks_knows_spelling_and_no_arithmetic():
-    assert hendrycks(r"\boxed{\tfrac12}", r"\frac{1}{2}")
-    assert not hendrycks("0.25", r"\frac{1}{4}")
-
-
-@pytest.mark.parametrize(
-    ("prediction", "gold", "same"),
-    [
-        (r"The final answer is $x^2-1$. I hope it is correct.", "(x-1)(x+1)", True),
-        (r"\boxed{0.25}", r"\frac{1}{4}", True),
-        ("so $4$ it is", "4", True),
-        ("The final answer is $3$. I hope it is correct.", "4", False),
-    ],
-)
-def test_minerva_looks_in_several_places(prediction, gold, same):
-    assert minerva(prediction, gold) == same
-
-
-def test_the_box_is_what_the_library_needs():
-    assert not math_verify_bare(r"\sqrt{12}", r"2\sqrt{3}")
-    assert math_verify_boxed(r"\sqrt{12}", r"2\sqrt{3}")
 
 
 def test_the_pairs_are_labelled_once_and_on_both_sides():

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from casebook.case import CasebookError, load_case
-from casebook.records import digest, provenance, studies
+from casebook.case import load_case
+from casebook.records import studies
 from casebook.rewards import completion_text, repetition_penalty
 
 # A tag, a LaTeX command, a word, a whole number, or any one mark.
@@ -43,11 +43,6 @@ BLANKS = re.compile(r"\s*")
 BATCH = 256  # completions scored together
 
 CORPUS = 4_000  # demonstrations that "known" refers to, as many as the vocabulary was read from
-# The record reads the runs of these arms: the collapse, what is said to have caused it, and others.
-ARMS = (
-    *("hot", "grpo", "lr_triple", "lr_third", "group_2", "left_cut", "exact_match"),
-    *("format_additive", "format_gated", "format_only", "random_reward"),
-)
 HEALTHY = "grpo"  # the arm whose runs say what is healthy
 
 
@@ -356,38 +351,8 @@ def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
     return Lead(_first(in_a_row), _first(fallen))
 
 
-def record(runs: Mapping[str, Mapping[int, Any]], base: tuple[Any, Any]) -> dict[str, Any]:
-    """Read the signs of finished runs, all about generated problems.
-
-    Args:
-        runs: arm -> seed -> `casebook.training.Run`; `experiments.finished_runs("math")` finds
-            those that `casebook experiments math` left in the runs folder.
-        base: model and tokenizer of the base, `models.load_base`.
-
-    Returns:
-        `arms` -> seed -> `signs` (name -> readings by step) and the run's `settings` as a hash.
-
-    Raises:
-        CasebookError: no finished run.
-    """
-    if not any(runs.get(arm) for arm in ARMS):
-        raise CasebookError(f"no finished run of {', '.join(ARMS)} to read signs from")
-    known = {n: known_ngrams("math", n) for n in (1, 2)}
-    base[0].eval()
-    written: dict[str, dict[str, Any]] = {}
-    for arm in ARMS:
-        for seed, run in runs.get(arm, {}).items():
-            signs = _by_step(of_run(run, known, base))
-            kept = {"settings": digest(run.settings()), "signs": signs}
-            written.setdefault(arm, {})[str(seed)] = kept
-    made = {"made_by": studies.command("gibberish"), "problems": "generated"}
-    return made | {"arms": written, "provenance": provenance()}
-
-
 def recorded() -> dict[str, dict[int, pd.DataFrame]]:
-    """The committed signs: arm -> seed -> frame as `of_run` gives it; empty without a record."""
-    if not studies.path("gibberish").exists():
-        return {}
+    """The committed signs: arm -> seed -> frame as `of_run` gives it."""
     found: dict[str, dict[int, pd.DataFrame]] = {}
     for arm, seeds in studies.read("gibberish")["arms"].items():
         for seed, kept in seeds.items():
@@ -403,12 +368,3 @@ def _runs(items: Sequence[str], n: int) -> list[tuple[str, ...]]:
 def _first(happened: pd.Series) -> int | None:
     steps = happened.index[happened.to_numpy(dtype=bool)]
     return int(steps[0]) if len(steps) else None
-
-
-def _by_step(signs: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Four digits of every reading there is: finer than any of them is known."""
-    return {
-        name: {str(step): float(f"{value:.4g}") for step, value in readings.dropna().items()}
-        for name, readings in signs.items()
-        if readings.notna().any()
-    }
