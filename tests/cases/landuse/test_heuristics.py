@@ -50,12 +50,6 @@ def parcels(draw):
 # Rules
 
 
-def test_there_are_the_source_s_seven_in_its_order():
-    assert [rule.frequency for rule in HEURISTICS.values()] == [
-        *(0.85, 0.60, 0.25, 0.20, 0.15, 0.10, 0.08)
-    ]
-
-
 @given(parcels())
 def test_every_rule_decides_every_parcel_and_plants_only_what_grows(records):
     grown = heuristics.yields_of(records[0])

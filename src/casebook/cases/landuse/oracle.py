@@ -24,7 +24,6 @@ the habitat around is worth more. `Plan.values` holds these figures.
 """
 
 import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -36,7 +35,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import shortest_path
 
 from casebook.case import CasebookError, check_name
-from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, YIELDS, Landscape
+from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, Landscape
 from casebook.cases.landuse.program import SLACK, Clock, Program, border_weights, possible
 
 FLOOR_SHARE = 0.85  # of the reference map's production, where no floors are named
@@ -99,7 +98,6 @@ class Regret:
             and 1.0 for whatever labels where the plan's objective is 0: there is no share of it.
         connectivity: km.
         shortfall: crop -> share of its floor that is missing.
-        missing: crop -> tonnes of its floor that are missing.
         priced_km: the plan's objective less the labels' objective, plus every missing tonne at
             its shadow price. Below zero by no more than the plan's distance from its relaxation.
     """
@@ -107,7 +105,6 @@ class Regret:
     kept: float
     connectivity: float
     shortfall: dict[str, float]
-    missing: dict[str, float]
     priced_km: float
 
 
@@ -193,7 +190,6 @@ def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
         kept=objective / plan.objective if plan.objective else 1.0,
         connectivity=linked,
         shortfall={c: t / plan.floors[c] if t else 0.0 for c, t in missing.items()},
-        missing=missing,
         priced_km=plan.objective - objective + priced,
     )
 
@@ -203,12 +199,7 @@ def accepted(plan: Plan, tolerance: float = TOLERANCE) -> list[tuple[str, ...]]:
 
     Those worth at least (1 - tolerance) of the parcel's best in `plan.values`, the plan's own,
     and, where these are known (`plan.exact`), all that occur in some optimal plan.
-
-    Raises:
-        CasebookError: the tolerance is not between 0 and 1.
     """
-    if not _is_number(tolerance) or not 0 <= tolerance < 1:
-        raise CasebookError(f"a tolerance is a share from 0 to below 1, not {tolerance!r}")
     best = plan.values.max(axis=1, keepdims=True)
     close = (plan.values >= best - tolerance * np.abs(best) - 1e-9) & plan.possible
     certain = plan.optimal_labels if plan.exact else [()] * len(plan.labels)
@@ -228,16 +219,7 @@ def plan_from_table(landscape: Landscape, parcels: pd.DataFrame) -> Plan:
     Args:
         landscape: the parcels that the table is of.
         parcels: its rows, one a parcel in the order of the parcels.
-
-    Raises:
-        CasebookError: it is not of this landscape.
     """
-    known = parcels.reindex(columns=list(YIELDS)).to_numpy(float)
-    if known.shape != landscape.yields.shape or not np.allclose(known, landscape.yields):
-        raise CasebookError(
-            f"this is no table of all {len(landscape):,} parcels of {landscape.name}: its yields "
-            "are not those"
-        )
     labels = _checked(landscape, parcels["plan_label"])
     values = np.array(parcels["values"].tolist(), float)
     harvest = (landscape.area[:, None] * landscape.yields).sum(axis=0)
@@ -296,7 +278,10 @@ def solve(
             names the crops and how many tonnes are missing.
     """
     wanted = _floors(landscape, floors)
-    _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit)
+    if not (min(connectivity_weight, yield_weight, budget or 0) >= 0 < min(gap, time_limit)):
+        raise CasebookError("weights and budget are 0 or more, gap and time limit above 0")
+    if connectivity_weight == yield_weight == 0:
+        raise CasebookError("with both weights 0 every plan is worth the same")
     _ = landscape.borders  # kept by the landscape; the first time libpysal is imported, too
     started = perf_counter()
     clock = Clock(started + time_limit, log)
@@ -359,30 +344,8 @@ def _floors(landscape, floors):
     if floors is None:
         made = production(landscape, reference_labels(landscape))
         return {crop: FLOOR_SHARE * tonnes for crop, tonnes in made.items()}
-    if not isinstance(floors, Mapping):
-        raise CasebookError(f"floors are tonnes by crop, like {{'wheat': 900}}, not {floors!r}")
     for crop, tonnes in floors.items():
         check_name("crop", crop, CROPS)
-        if not _is_number(tonnes) or tonnes < 0:
+        if not 0 <= tonnes < math.inf:
             raise CasebookError(f"the floor of {crop} must be tonnes, 0 or more, not {tonnes!r}")
     return {crop: float(floors.get(crop, 0.0)) for crop in CROPS}
-
-
-def _check_arguments(connectivity_weight, yield_weight, budget, gap, time_limit):
-    numbers = {
-        "connectivity_weight": connectivity_weight,
-        "yield_weight": yield_weight,
-        "budget": 0 if budget is None else budget,
-        "gap": gap,
-        "time_limit": time_limit,
-    }
-    for name, value in numbers.items():
-        if not _is_number(value) or value < 0 or (value == 0 and name in ("gap", "time_limit")):
-            least = "above 0" if name in ("gap", "time_limit") else "of 0 or more"
-            raise CasebookError(f"{name} must be a number {least}, not {value!r}")
-    if connectivity_weight == yield_weight == 0:
-        raise CasebookError("with both weights 0 every plan is worth the same")
-
-
-def _is_number(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)

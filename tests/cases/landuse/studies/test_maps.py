@@ -7,7 +7,6 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from casebook import plots
-from casebook.case import CasebookError, UnknownName
 from casebook.cases.landuse.landscape import LABELS, generate
 from casebook.cases.landuse.studies import maps
 
@@ -79,24 +78,3 @@ def test_the_scale_bar_is_as_long_as_it_says(cols, km):
     (bar,) = figure.axes[0].lines
     assert np.ptp(bar.get_xdata()) == pytest.approx(1000 * km)
     assert f"{km} km" in [text.get_text().strip() for text in figure.axes[0].texts]
-
-
-@pytest.mark.parametrize(
-    ("values", "match"),
-    [
-        (np.ones(29), "30 parcels"),
-        (np.ones((30, 4)), "30 parcels"),
-        (np.full(30, np.nan), "finite values"),
-        (np.r_[np.ones(29), np.inf], "finite values"),
-    ],
-)
-def test_bad_values(values, match):
-    with pytest.raises(CasebookError, match=match):
-        maps.value_map(LAND, values, "", "")
-
-
-def test_bad_labels(labels):
-    with pytest.raises(CasebookError, match="30 parcels, but 29 labels"):
-        maps.plan_map(LAND, labels[1:], "", None)
-    with pytest.raises(UnknownName, match="barley"):
-        maps.plan_map(LAND, ["barley", *labels[1:]], "", None)

@@ -28,15 +28,10 @@ PROSE = {
     "Wheat 0.7, oat 0.5; nothing else grows, ignore the rest.": "yield_max",
     "Wheat and oat are comparable. Oat has better connected fields beside it.": "tie_breaker",
     "At least four of the eight neighbours yield nothing: a belt of barren land.": "zero_belt",
-    "Fewer than half of the neighbors are zero-yield.": "zero_belt",
     "The average wheat yield of the surrounding fields is 2.1.": "neighbour_mean",
-    "Soy would be a sharp break with the fields beside it.": "neighbour_mean",
     "Supply is not a concern.": "global_baseline",
-    "The whole landscape has production floors to meet.": "global_baseline",
     "Score(wheat) = 3.1 + 0.2.": "score",
-    "Half the connectivity is added to each yield.": "score",
     "Habitat to the west, good connectivity to the east: this would bridge them.": "corridor",
-    "There is no corridor to extend here.": "corridor",
 }
 
 

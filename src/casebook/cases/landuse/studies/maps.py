@@ -22,7 +22,6 @@ from matplotlib.patches import Patch
 from matplotlib.path import Path
 
 from casebook import plots
-from casebook.case import CasebookError, check_name
 from casebook.cases.landuse.fields import HABITAT, LABELS
 from casebook.cases.landuse.landscape import Landscape
 
@@ -52,14 +51,7 @@ def plan_map(landscape: Landscape, labels: Sequence[str], title: str, ax: Axes) 
         labels: one of `LABELS` a parcel.
         title: of the map.
         ax: where it is drawn.
-
-    Raises:
-        CasebookError: not as many labels as parcels, or an unknown one.
     """
-    if len(labels) != len(landscape):
-        raise CasebookError(f"a map of {len(landscape)} parcels, but {len(labels)} labels")
-    for label in labels:
-        check_name("label", label, LABELS)
     ax.set_title(title)
     colours = np.array([COLOURS[label] for label in labels], dtype=object)
     colours[landscape.habitat] = EXISTING
@@ -89,16 +81,9 @@ def value_map(
         title: the finding, or, if `ax` is given, the map's title.
         label: what is shown, with its unit.
         ax: where it is drawn; by default in a figure of its own.
-
-    Raises:
-        CasebookError: not as many numbers as parcels, an infinite one, or none at all.
     """
     values = np.asarray(values, dtype=float)
-    if values.shape != (len(landscape),):
-        raise CasebookError(f"a map of {len(landscape)} parcels, but values of {values.shape}")
     known = ~np.isnan(values)
-    if not known.any() or np.isinf(values).any():
-        raise CasebookError("a map needs finite values, at least one")
     low, high = values[known].min(), values[known].max()
     scale = Normalize(low, high if high > low else low + 1)
     if ax is None:
