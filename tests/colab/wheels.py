@@ -7,8 +7,7 @@
     python tests/colab/wheels.py wheels
 
 What the file says of a wheel that is not in the folder stays, so that vLLM's (300 MB each) need
-not be fetched for Unsloth's sake. Nothing of a wheel is imported or installed. Where
-another build of a release was read than the one that is installed, its entry says so.
+not be fetched for Unsloth's sake. Nothing of a wheel is imported or installed.
 """
 
 import ast
@@ -22,59 +21,42 @@ from typing import Any
 from zipfile import ZipFile
 
 FILE = Path(__file__).with_suffix(".json")
-# Package -> name of a callable -> (file in the wheel, class, method). A class of fields, which
-# msgspec or dataclasses give a constructor, has no method.
+# Package -> callable -> its file in the wheel, and its class. A method follows the class's name;
+# a class of fields, which msgspec or dataclasses give a constructor, has none.
 WANTED = {
     "unsloth": {
-        "FastLanguageModel.from_pretrained": (
-            "unsloth/models/loader.py",
-            "FastLanguageModel",
-            "from_pretrained",
-        ),
-        "FastLanguageModel.get_peft_model": (
-            "unsloth/models/llama.py",
-            "FastLlamaModel",
-            "get_peft_model",
-        ),
+        "FastLanguageModel.from_pretrained": "unsloth/models/loader.py:FastLanguageModel",
+        "FastLanguageModel.get_peft_model": "unsloth/models/llama.py:FastLlamaModel",
     },
     "trl": {
-        "GRPOTrainer": ("trl/trainer/grpo_trainer.py", "GRPOTrainer", "__init__"),
-        "GRPOConfig": ("trl/trainer/grpo_config.py", "GRPOConfig", None),
+        "GRPOTrainer.__init__": "trl/trainer/grpo_trainer.py:GRPOTrainer",
+        "GRPOConfig": "trl/trainer/grpo_config.py:GRPOConfig",
     },
     "vllm": {
-        "LLM": ("vllm/entrypoints/llm.py", "LLM", "__init__"),
-        "LLM.generate": ("vllm/entrypoints/llm.py", "LLM", "generate"),
-        "SamplingParams": ("vllm/sampling_params.py", "SamplingParams", None),
-        "LoRARequest": ("vllm/lora/request.py", "LoRARequest", None),
+        "LLM.__init__": "vllm/entrypoints/llm.py:LLM",
+        "LLM.generate": "vllm/entrypoints/llm.py:LLM",
+        "SamplingParams": "vllm/sampling_params.py:SamplingParams",
+        "LoRARequest": "vllm/lora/request.py:LoRARequest",
     },
 }
-# Wheel that was read -> the one of the same release that a requirement file names. The index has
-# vLLM 0.26.0 as it is built for CUDA 13 only; the build for CUDA 12 is on the release's own page.
-INSTEAD_OF = {
-    "vllm-0.26.0-cp38-abi3-manylinux_2_28_x86_64.whl": (
-        "vllm-0.26.0+cu129-cp38-abi3-manylinux_2_28_x86_64.whl"
-    )
-}
 REQUIRED = "required"
-METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 
 
 def read_wheel(wheel: Path) -> dict[str, Any]:
     """What a wheel requires, and what its callables take, with its name and checksum."""
-    package = wheel.name.split("-")[0]
+    package, found = wheel.name.split("-")[0], {}
     with ZipFile(wheel) as archive:
-        (metadata,) = (n for n in archive.namelist() if METADATA.fullmatch(n))
+        (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         requires = HeaderParser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
-        found = {
-            name: read_callable(archive.read(file).decode(), owner, method) | {"file": file}
-            for name, (file, owner, method) in WANTED.get(package, {}).items()
-        }
-        if package == "unsloth":
-            loader = archive.read(WANTED[package]["FastLanguageModel.from_pretrained"][0]).decode()
-            found["FastLanguageModel.from_pretrained"]["dtypes"] = accepted_dtypes(loader)
+        for name, place in WANTED.get(package, {}).items():
+            file, _, owner = place.partition(":")
+            source, method = archive.read(file).decode(), name.partition(".")[2]
+            called = name.removesuffix(".__init__")
+            found[called] = read_callable(source, owner, method) | {"file": file}
+            if method == "from_pretrained":
+                found[called]["dtypes"] = accepted_dtypes(source)
     return {
         "wheel": wheel.name,
-        **({"instead_of": INSTEAD_OF[wheel.name]} if wheel.name in INSTEAD_OF else {}),
         "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
         # What an extra brings along is left out.
         "requires": [r for r in requires or [] if "extra ==" not in r],
@@ -82,78 +64,52 @@ def read_wheel(wheel: Path) -> dict[str, Any]:
     }
 
 
-def read_callable(source: str, owner: str, method: str | None) -> dict[str, Any]:
-    """Parameter -> default of a method, or of a class's fields; `kwargs`: takes any other name.
-
-    Raises:
-        LookupError: the source has no such class or method.
-    """
+def read_callable(source: str, owner: str, method: str) -> dict[str, Any]:
+    """Parameter -> default of a method, or of a class's fields; `kwargs`: takes any other name."""
     classes = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef))
-    found = next((node for node in classes if node.name == owner), None)
-    if found is None:
-        raise LookupError(f"there is no class {owner}")
-    if method is None:
-        fields = [n for n in found.body if isinstance(n, ast.AnnAssign)]
-        named = {
-            n.target.id: REQUIRED if n.value is None else field_default(n.value)
-            for n in fields
-            if "ClassVar" not in ast.unparse(n.annotation) and not n.target.id.startswith("_")
-        }
-        return {"parameters": named, "kwargs": False}
-    for node in found.body:
-        if isinstance(node, ast.FunctionDef) and node.name == method:
-            return read_function(node)
-    raise LookupError(f"{owner} has no {method}")
+    body = next(node.body for node in classes if node.name == owner)
+    if not method:
+        fields = [n for n in body if isinstance(n, ast.AnnAssign) and n.target.id[0] != "_"]
+        fields = [n for n in fields if "ClassVar" not in ast.unparse(n.annotation)]
+        return {"parameters": {n.target.id: default(n.value) for n in fields}, "kwargs": False}
+    functions = (node for node in body if isinstance(node, ast.FunctionDef))
+    taken = next(node.args for node in functions if node.name == method)
+    places = [*taken.posonlyargs, *taken.args]
+    values = [None] * (len(places) - len(taken.defaults)) + taken.defaults
+    arguments, values = places + taken.kwonlyargs, values + taken.kw_defaults
+    pairs = zip(arguments, values, strict=True)
+    named = {a.arg: default(value) for a, value in pairs if a.arg != "self"}
+    return {"parameters": named, "kwargs": taken.kwarg is not None}
 
 
-def read_function(node: ast.FunctionDef) -> dict[str, Any]:
-    places = [*node.args.posonlyargs, *node.args.args]
-    missing = len(places) - len(node.args.defaults)
-    defaults = [REQUIRED] * missing + [ast.unparse(d) for d in node.args.defaults]
-    named = {a.arg: d for a, d in zip(places, defaults, strict=True) if a.arg != "self"}
-    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        named[argument.arg] = REQUIRED if default is None else ast.unparse(default)
-    return {"parameters": named, "kwargs": node.args.kwarg is not None}
-
-
-def field_default(value: ast.expr) -> str:
-    """The default behind `field(default=…)` and the like; what is made anew keeps its factory."""
+def default(value: ast.expr | None) -> str:
+    """A default as text, also behind `field(default=…)`; what is made anew keeps its factory."""
     if isinstance(value, ast.Call):
-        for keyword in value.keywords:
-            if keyword.arg in ("default", "default_factory"):
-                return ast.unparse(keyword.value)
-    return ast.unparse(value)
+        given = {keyword.arg: keyword.value for keyword in value.keywords}
+        value = given.get("default", given.get("default_factory", value))
+    return REQUIRED if value is None else ast.unparse(value)
 
 
 def accepted_dtypes(source: str) -> dict[str, list[str]]:
     """The types that `from_pretrained` lets through: as text, and as attributes of torch.
 
     Text that is not among `text` meets an assertion without a sentence.
-
-    Raises:
-        LookupError: the check is no longer where it was.
     """
     text = re.search(r"isinstance\(dtype, str\) and dtype in (\[[^\]]*\])", source)
     # The assertion's own lines: `assert (dtype is None or dtype == torch.… or …)`
     held = re.search(r"assert \(\s*dtype is None((?:\s*or dtype == torch\.\w+)+)\s*\)", source)
     if text is None or held is None:
-        raise LookupError("the check of dtype in FastLanguageModel.from_pretrained has moved")
+        sys.exit("the check of dtype in FastLanguageModel.from_pretrained has moved")
     return {
         "text": sorted(ast.literal_eval(text[1])),
         "torch": sorted(re.findall(r"torch\.(\w+)", held[1])),
     }
 
 
-def main(folder: str) -> None:
-    contract = json.loads(FILE.read_text()) if FILE.exists() else {}
-    for wheel in sorted(Path(folder).glob("*.whl")):
+if __name__ == "__main__":
+    contract = json.loads(FILE.read_text())
+    for wheel in sorted(Path(sys.argv[1]).glob("*.whl")):
         package, version = wheel.name.split("-")[:2]
         contract[f"{package}=={version}"] = read_wheel(wheel)
         print(wheel.name)
     FILE.write_text(json.dumps(contract, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
-        sys.exit("Which folder holds the wheels? python tests/colab/wheels.py FOLDER")
-    main(sys.argv[1])

@@ -2,14 +2,13 @@
 
 The requirements of one command and of everything they bring along have to agree, as pip asks; what
 is installed stays where it satisfies them. Of a package that neither the image nor the wheels
-know, the lowest version that fits is taken, so that no download is needed. Each command is
-written down in `commands.jsonl` with what it changed.
+know, the lowest version that fits is taken, so that no download is needed. What `pip check` would
+say afterwards is written to `conflicts.json`.
 """
 
 import argparse
 import json
 import os
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -32,34 +31,16 @@ class Impossible(Exception):
     """No set of versions satisfies what was asked for."""
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="pip install")
-    parser.add_argument("-q", "--quiet", action="count")
-    parser.add_argument("-U", "--upgrade", action="store_true")
-    parser.add_argument("--no-deps", action="store_true")
-    parser.add_argument("--progress-bar")
-    parser.add_argument("--extra-index-url", action="append")
-    parser.add_argument("-e", "--editable", action="append", default=[])
-    parser.add_argument("-r", "--requirement", action="append", default=[])
-    parser.add_argument("wanted", nargs="*")
-    return parser.parse_args(arguments)
-
-
 def wanted_by(options: argparse.Namespace) -> list[Requirement]:
-    """What a command names: packages, wheels by address, files, and a checkout with extras."""
+    """What a command names: packages, wheels by address, and a checkout with extras."""
     texts = list(options.wanted)
-    for name in options.requirement:
-        lines = (line.strip() for line in Path(name).read_text().splitlines())
-        texts += [line for line in lines if line and line[0] not in "#-"]
     for name in options.editable:
         folder, _, extras = name.rstrip("]").partition("[")
-        if not Path(folder, "pyproject.toml").exists():
-            sys.exit(f"ERROR: {folder} does not appear to be a Python project")
         project = tomllib.loads(Path(folder, "pyproject.toml").read_text())["project"]
         groups = project["optional-dependencies"]
-        texts += [] if options.no_deps else project["dependencies"]
+        texts += project["dependencies"]
         for extra in filter(None, extras.split(",")):
-            texts += [] if options.no_deps else groups[extra.strip()]
+            texts += groups[extra]
     found = [by_address(text) if "://" in text else Requirement(text) for text in texts]
     return [r for r in found if r.marker is None or r.marker.evaluate(ENVIRONMENT)]
 
@@ -127,45 +108,26 @@ def conflicts(installed: dict[str, str]) -> list[str]:
     return said
 
 
-def put_module(name: str) -> None:
-    """vLLM is imported after it was installed; it loads where this machine says so."""
-    if name == "vllm":
-        folder = MACHINE / "modules" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "__init__.py").write_text("")
-        broken = "raise ImportError('libcudart.so.13: cannot open shared object file')"
-        (folder / "_C.py").write_text(broken if (MACHINE / "vllm_is_broken").exists() else "")
-
-
-def uninstall(names: list[str]) -> None:
-    file = MACHINE / "installed.json"
-    installed = json.loads(file.read_text())
-    for name in names:
-        installed.pop(canonicalize_name(name), None)
-        shutil.rmtree(MACHINE / "modules" / name, ignore_errors=True)
-    file.write_text(json.dumps(installed))
-
-
 def main() -> None:
-    if sys.argv[1:3] == ["uninstall", "-y"]:
-        return uninstall(sys.argv[3:])
-    if sys.argv[1:2] != ["install"]:
-        sys.exit(f"this pip installs and uninstalls; it cannot {sys.argv[1:]}")
-    options = parse(sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="pip install")
+    parser.add_argument("--no-deps", action="store_true")
+    parser.add_argument("-e", "--editable", action="append", default=[])
+    parser.add_argument("wanted", nargs="*")
+    options = parser.parse_args(sys.argv[2:])  # after `install`
     file = MACHINE / "installed.json"
     installed = json.loads(file.read_text())
     try:
         chosen = resolve(wanted_by(options), installed, options.no_deps)
     except Impossible as error:
         sys.exit(f"ERROR: ResolutionImpossible: {error}")
-    changed = {n: v for n, v in chosen.items() if installed.get(n) != v}
     installed |= chosen
-    for name in chosen:
-        put_module(name)
+    if "vllm" in chosen:  # it is imported after it was installed
+        folder = MACHINE / "modules" / "vllm"
+        folder.mkdir(parents=True, exist_ok=True)
+        for module in ("__init__", "_C"):
+            (folder / f"{module}.py").touch()
     file.write_text(json.dumps(installed))
-    line = {"command": sys.argv[1:], "changed": changed, "conflicts": conflicts(installed)}
-    with (MACHINE / "commands.jsonl").open("a") as log:
-        log.write(json.dumps(line) + "\n")
+    (MACHINE / "conflicts.json").write_text(json.dumps(conflicts(installed)))
 
 
 if __name__ == "__main__":
