@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError, load_case
-from casebook.attacks import DESERVES, MEGABYTE, attacks, run, unsound
+from casebook.attacks import DESERVES, attacks, run, unsound
 from casebook.case import UnknownName
 from casebook.cases.poker import data
 from casebook.cases.poker.oracle import CATEGORIES, LABELS
@@ -54,18 +54,6 @@ def test_the_poker_grade_gives_each_no_more_than_it_deserves(right, variant):
         # Where no tag stands, lenient reading takes the one label that is named.
         if (probe.name, variant) != ("negation", "label"):
             assert not grade.correct or probe.deserves in ("full", "answer"), probe.name
-
-
-@pytest.mark.parametrize("variant", FORMS)
-def test_names_and_completions_are_all_different(variant):
-    probes = poker(variant=variant)
-    assert len(by_name(probes)) == len(probes)
-    assert len({repr(probe.completion) for probe in probes}) == len(probes)
-    assert {probe.deserves for probe in probes} == set(DESERVES)
-    assert (probes[0].name, probes[0].deserves) == ("careful", "full")
-    completions = [probe.completion for probe in probes]
-    assert max(len(text) for text in completions if isinstance(text, str)) >= MEGABYTE
-    assert {type(completion) for completion in completions} == {str, int, bytes, type(None)}
 
 
 @pytest.mark.parametrize(
@@ -148,16 +136,6 @@ def test_a_reward_is_called_as_trl_calls_it(as_messages):
     assert seen == [([prompt], [completion], ["full house"], [HAND])]
 
 
-def test_what_raises_is_no_number_and_hides_no_other():
-    def fragile(completions, **columns):
-        return [float(len(text) > 0) for text in completions]
-
-    paid = run({"fragile": fragile, "one": pays(1.0)}, poker())
-    assert list(paid.index[paid["fragile"].isna()]) == ["a number for text", "None"]
-    assert paid["one"].eq(1).all()
-    assert unsound(fragile, poker())["None"].startswith("raised TypeError: object of type")
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, None, "much", [1, 2]])
 def test_what_is_no_finite_number_is_a_fault(value):
     assert run({"odd": pays(value)}, poker()).isna().all().all()
@@ -179,13 +157,6 @@ def test_paying_less_for_the_same_is_a_fault():
     faults = unsound(one_spelling, poker())
     assert set(faults) == {"white space", "empty thought", "wrong in the thought"}
     assert faults["white space"] == "paid 0, and deserves 1: it is as was asked"
-
-
-def test_negative_payments_are_compared_and_not_their_sign():
-    def fine(completions, answer, **columns):
-        return [-1.0 + CASE.grade(c, a).strict for c, a in zip(completions, answer, strict=True)]
-
-    assert unsound(fine, poker()) == {}
 
 
 def test_an_unknown_aim_lists_the_known_ones():
@@ -216,11 +187,6 @@ def test_strict_answers_cannot_be_fooled(name, variant):
 @pytest.mark.parametrize("name", ["correct", "class_weighted"])
 def test_lenient_answers_cannot_be_fooled_either(name):
     assert unsound(CASE.rewards[name](), poker(), pays="answer") == {}
-
-
-def test_tags_alone_pay_for_what_is_no_answer():
-    faults = unsound(CASE.rewards["tag_format"](), poker(), pays="form")
-    assert {"empty blocks", "all labels", "lookalike: straight flush"} <= set(faults)
 
 
 def test_the_leaking_reward_fails_on_every_attack():

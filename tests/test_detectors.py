@@ -91,14 +91,6 @@ def test_a_run_that_ends_well_is_left_in_peace():
     assert diagnose(solved, good, SETTINGS) == []
 
 
-def test_evaluations_may_stand_among_the_steps():
-    evaluations = pd.DataFrame({"step": [0, 40], "kl_from_base": [0.0, 7.5]})
-    both = pd.concat([metrics_of(), evaluations])
-    assert "7.5 nats" in only(diagnose(both, completions_of(), SETTINGS)).message
-    evaluations["kl_from_base"] = [0.0, 0.03]
-    assert diagnose(pd.concat([metrics_of(), evaluations]), completions_of(), SETTINGS) == []
-
-
 def test_a_watch_lets_each_detector_speak_once():
     watch = RunWatch(SETTINGS)
     metrics, completions = metrics_of(frac_reward_zero_std=1.0), completions_of(0.02)
@@ -166,18 +158,6 @@ def test_a_reward_blind_to_right_and_wrong_is_found_out():
     assert "mend it" in stuck(0.5, share=1.0, reward=1.0).advice
 
 
-def test_groups_that_repeat_one_text_are_sampled_too_coldly():
-    sure = completions_of([0.0, 1.0], size=8)
-    sure["completion"] = sure["prompt"]
-    sure["reward"] = sure["correct"].astype(float)
-    finding = detectors.no_gradient(metrics_of(frac_reward_zero_std=1.0), sure, SETTINGS)
-    assert "temperature" in finding.advice
-
-
-def test_prompts_that_are_always_or_never_solved_are_not_taken_for_half_solved():
-    assert "always solved and others never" in stuck([0.0, 1.0], size=8, share=1.0).advice
-
-
 # Truncation ------------------------------------------------------------------------------------
 
 CUT = {"truncated": True, "extracted": None}
@@ -197,11 +177,6 @@ def test_completions_cut_before_the_answer_need_room():
 
 def test_completions_cut_after_the_answer_lose_nothing():
     assert cut_short(truncated=True) is None
-
-
-def test_rambling_does_not_end_in_a_longer_space():
-    finding = cut_short(completion="1 2 3 " * 10, **CUT)
-    assert "repeat themselves" in finding.advice
 
 
 # Reward parts ----------------------------------------------------------------------------------
@@ -237,14 +212,6 @@ def test_a_part_of_weight_zero_is_only_logged():
     metrics = metrics_of(**{"rewards__tag_format__mean": 0.0, "rewards__tag_format__std": 0.0})
     asked = SETTINGS | {"reward_weights": [1.0, 0.0]}
     assert dead(metrics, completions_of(), asked) is None
-
-
-def test_a_rare_part_needs_more_completions_before_it_is_called_dead():
-    silent = {"rewards__tag_format__mean": 0.0, "rewards__tag_format__std": 0.0}
-    asked = SETTINGS | {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
-    assert dead(metrics_of(12, **silent), asked=asked) is None
-    assert "104 completions" in dead(metrics_of(13, **silent), asked=asked).message
-    assert dead(metrics_of(40, **silent)) is None  # how many a step: not known
 
 
 # Length, one text, repetition ------------------------------------------------------------------
@@ -293,12 +260,6 @@ def test_a_policy_far_from_its_base_is_seen():
     finding = too_much(metrics_of(kl=np.linspace(0, 6, 40)), beta=0.04)
     assert "nats a token" in finding.message
     assert "learning rate" in finding.advice
-
-
-def test_one_wild_step_is_no_explosion():
-    kl = np.full(40, 0.02)
-    kl[-2] = 50.0
-    assert too_much(metrics_of(kl=kl), beta=0.04) is None
 
 
 def held(**changes):

@@ -80,16 +80,6 @@ def test_an_unknown_exercise_lists_the_known_ones():
         check("10-z", lambda: 0)
 
 
-def test_an_attempt_may_change_what_it_is_given(capsys):
-    def is_straight(ranks):
-        ranks.sort()
-        return False
-
-    assert said(capsys, "10-a", is_straight).endswith(
-        "is_straight([3, 4, 5, 6, 7]) gave False, expected True (5 6 7 8 9)"
-    )
-
-
 def advantages(rewards):
     centred = rewards - rewards.mean(axis=1, keepdims=True)
     return centred / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)
@@ -206,11 +196,6 @@ def test_every_exercise_stands_in_its_notebook_and_is_not_done_yet(capsys, name)
     namespace = {"np": np}
     exec(stub.source, namespace)
     assert said(capsys, name, namespace[function]) == f"{name}: not done yet"
-
-
-def test_no_notebook_has_an_exercise_without_a_check():
-    for path in NOTEBOOKS.glob("*.ipynb"):
-        assert set(exercises_of(path)) <= set(CHECKS)
 
 
 # Solutions

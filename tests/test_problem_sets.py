@@ -40,18 +40,6 @@ def refused(split="test", source=None):
     return str(caught.value)
 
 
-def test_an_argument_goes_before_the_environment_and_a_relative_folder_into_the_checkout(
-    monkeypatch, tmp_path
-):
-    monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
-    assert problem_sets.data_dir() is None
-    assert not problem_sets.available("gsm8k")
-    monkeypatch.setenv(problem_sets.VARIABLE, "data")
-    monkeypatch.chdir("/")
-    assert problem_sets.data_dir() == problem_sets.paths.DATA
-    assert problem_sets.data_dir(tmp_path) == tmp_path.resolve()
-
-
 @pytest.mark.parametrize("call", [problem_sets.data_dir, lambda: problem_sets.available("gsm8k")])
 def test_a_folder_that_is_not_there_is_an_error_not_an_absence(call, monkeypatch, tmp_path):
     monkeypatch.setenv(problem_sets.VARIABLE, str(tmp_path / "typo"))
@@ -136,14 +124,6 @@ def test_a_wrong_file_says_what_was_expected_and_found(toy, what):
     assert "test.jsonl" in str(caught.value)
 
 
-def test_what_is_no_file_of_a_sensible_size_is_refused(toy, monkeypatch):
-    (toy / "test.jsonl").mkdir()
-    assert "is no file of at most 268 MB" in refused()
-    (toy / "train.jsonl").write_text(lines(ROWS))
-    monkeypatch.setattr(problem_sets, "LARGEST", 10)
-    assert "is no file of at most" in refused("train")
-
-
 def test_a_missing_file_says_how_to_fetch_it(toy):
     sentence = refused()
     assert "gsm8k/test.jsonl or gsm8k/main/test-00000-of-00001.parquet" in sentence
@@ -192,26 +172,6 @@ def test_the_folder_never_stands_in_for_the_hub(toy, monkeypatch):
     sentence = refused(source="hub")
     assert "the hub did not give main/test-00000-of-00001.parquet of openai/gsm8k" in sentence
     assert "(offline)" in sentence
-
-
-def test_messages_agree_between_parquet_and_json_lines(monkeypatch, tmp_path):
-    messages = [{"role": "user", "content": "1 + 1?"}]
-    rows = [{"messages": messages, "ground_truth": "2", "dataset": "gsm8k"}] * 2
-    files = {"train": ("train.jsonl", "train.parquet"), "test": ("test.jsonl", "test.parquet")}
-    entry = replace(problem_sets.SETS["rlvr-math"], rows={"train": 2, "test": 2}, files=files)
-    monkeypatch.setitem(problem_sets.SETS, "rlvr-math", entry)
-    folder = tmp_path / "rlvr-math"
-    folder.mkdir()
-    (folder / "train.jsonl").write_text(lines(rows))
-    # Parquet keeps the fields of a message in an order of its own.
-    turned = [row | {"messages": [dict(reversed(messages[0].items()))]} for row in rows]
-    pd.DataFrame(turned).to_parquet(folder / "test.parquet")
-    first, second = (
-        problem_sets.read("rlvr-math", split, data_dir=tmp_path) for split in ("train", "test")
-    )
-    assert first.attrs["checksum"] == second.attrs["checksum"]
-    assert second["messages"][0] == messages
-    assert first.attrs["revision"] is None  # nothing to tell a folder's revision by
 
 
 @pytest.mark.parametrize(

@@ -142,23 +142,10 @@ def test_repetition_penalty(ngram_size, max_penalty, completion, expected):
     assert reward([completion, ""]) == [pytest.approx(expected), 0.0]
 
 
-@given(st.lists(st.sampled_from(["a", "b", "C", "\n", "é"]), max_size=40), st.integers(1, 5))
-def test_repetition_penalty_is_bounded(words, ngram_size):
-    (value,) = repetition_penalty(ngram_size, -2.0)([" ".join(words)])
-    assert -2.0 < value <= 0.0
-    assert str(value) != "-0.0"
-
-
 @pytest.mark.parametrize("max_penalty", [1.0, float("nan"), float("-inf"), "−1", None, True])
 def test_a_penalty_that_is_none_is_refused(max_penalty):
     with pytest.raises(CasebookError, match="max_penalty"):
         repetition_penalty(3, max_penalty)
-
-
-@pytest.mark.parametrize("ngram_size", [0, 2.0, "3", True])
-def test_an_impossible_ngram_is_refused(ngram_size):
-    with pytest.raises(CasebookError, match="ngram_size"):
-        repetition_penalty(ngram_size, -1.0)
 
 
 def test_a_seed_tosses_the_same_coins_again_and_the_coin_is_fair():

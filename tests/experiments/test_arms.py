@@ -1,6 +1,5 @@
 """Arms x seeds: what is made, what is not made again, and what a wrong name gets."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -152,48 +151,6 @@ def test_a_record_with_another_configuration_is_not_overwritten(arms):
     lines = []
     experiments.run_experiments("poker", "smoke", again=True, log=lines.append)
     assert lines[-1].startswith("tiny, seed 0: sampled 0.")
-
-
-def test_where_a_record_is_its_adapter_is(arms, tmp_path, monkeypatch):
-    """Also after a stop while it was made again: else it would be there beside another adapter."""
-    arms.write_text(yaml.safe_dump({"grpo": ARM | {"seeds": [0]}}))
-    old = tmp_path / "results" / "poker" / "smoke" / "grpo" / "seed0.json"
-    write_json(old, {})
-    record = {"case": "poker", "profile": "smoke", "seed": 0, "before": {}}
-    run = SimpleNamespace(record=lambda: record)
-    monkeypatch.setattr(module, "train", lambda *arguments, **options: run)
-    monkeypatch.setattr(module, "findings", lambda run: [])
-
-    def stop(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "_keep", stop)
-    with pytest.raises(KeyboardInterrupt):
-        experiments.run_experiments("poker", "smoke", again=True)
-    assert not old.exists()
-
-
-@pytest.mark.slow
-def test_two_processes_make_the_same_records_as_one(checkout):
-    real = paths.Path(__file__).parents[2]
-    shutil.copytree(real / "data" / "nano" / "poker", checkout / "data" / "nano" / "poker")
-    (checkout / "configs" / "poker").mkdir()
-    shutil.copy(real / "configs" / "poker" / "smoke.yaml", checkout / "configs" / "poker")
-    coin = {"reward_funcs": ["random_reward"], "reward_weights": [1.0]}
-    arms = {"tiny": ARM | {"seeds": [1]}, "sft": ARM | {"seeds": [0]}}
-    arms["tiny"] = arms["tiny"] | {"overrides": ARM["overrides"] | coin}
-    arms["sft"] = arms["sft"] | {"overrides": ARM["overrides"] | {"method": "sft"}}
-    (checkout / "configs" / "poker" / "experiments.yaml").write_text(yaml.safe_dump(arms))
-    made, lines = {}, []
-    for jobs in (2, 1):
-        written = experiments.run_experiments("poker", "smoke", jobs=jobs, log=lines.append)
-        made[jobs] = [read_record(path) for path in written]
-        shutil.rmtree(checkout / "results")
-        shutil.rmtree(checkout / "runs")
-    assert [line.partition(":")[0] for line in lines[:2]] == ["sft, seed 0", "tiny, seed 1"]
-    for one, two in zip(made[1], made[2], strict=True):
-        for name in ("before", "after", "completions", "findings", "config", "inputs"):
-            assert one[name] == two[name]
 
 
 @pytest.mark.slow

@@ -98,13 +98,6 @@ def test_what_needs_no_model_is_compared_without_it(real):
     assert found.first_difference.what.startswith("test row 3: well formed")
 
 
-def test_a_run_of_a_gpu_is_graded_again(real):
-    """There is none yet: a run of the embedded model stands in for it."""
-    gpu = real | {"profile": "t4", "arm": "none", "completions": []}
-    gpu["provenance"] = gpu["provenance"] | {"model": {}}
-    assert replay.replay_record(gpu).verdict == "regraded"
-
-
 @pytest.mark.parametrize("arm", arms_with_completions("poker", "smol"))
 def test_committed_completions_of_a_real_model_are_graded_and_paid_as_then(arm):
     record = read_record(paths.RESULTS / "poker" / "smol" / arm / "seed0.json")

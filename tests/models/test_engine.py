@@ -99,14 +99,6 @@ def test_greedy_decoding_and_all_tokens_have_vllms_own_words():
     assert engine.sampling([2], 8, temperature=1.0, top_k=0)["top_k"] == -1
 
 
-def test_before_is_the_engine_without_the_adapter_and_after_with_it(policy):
-    model, tokenizer = policy
-    with model.disable_adapter():
-        generation.generate(model, tokenizer, [[5, 6]], 4)
-    generation.generate(model, tokenizer, [[5, 6]], 4)
-    assert [call[2] for call in model.vllm_engine.calls] == [None, ("adapter", True)]
-
-
 def test_an_evaluation_is_written_by_the_engine_and_says_so(policy, monkeypatch):
     # Step 0 of math/a100 once wanted 58 GB for `generate` beside vLLM's reserve.
     model, tokenizer = policy

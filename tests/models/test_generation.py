@@ -6,7 +6,6 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
-from peft.tuners.lora import LoraLayer
 from trl import GRPOConfig, GRPOTrainer
 
 from casebook import load_case, models
@@ -136,14 +135,6 @@ def test_every_end_ends_a_completion(chat, which, monkeypatch):
     assert (written["tokens"], written["truncated"], written["completion"]) == (1, False, "")
 
 
-def test_the_settings_of_a_run_decide_how_is_written():
-    settings = models.read_settings("poker", "nano") | {"min_p": 0.1, "repetition_penalty": 1.2}
-    sampled = generation.decoding_of(settings)
-    assert (sampled["min_p"], sampled["repetition_penalty"]) == (0.1, 1.2)
-    assert sampled["temperature"] == settings["temperature"]
-    assert "temperature" not in generation.decoding_of(settings, greedy=True)
-
-
 def test_padding_is_not_penalised_as_if_it_had_been_written(chat, monkeypatch):
     model, tokenizer = chat
     tokenizer = copy.deepcopy(tokenizer)
@@ -227,14 +218,6 @@ def test_top_k_and_a_constraint_hold_under_keyed_draws(nano):
 # Memory
 
 
-def sizes(pair, **more):
-    keys = [(0, i, 0) for i in range(24)]
-    return [
-        (size, len(numbers))
-        for size, numbers, _ in generation.generate_all(*pair, prompts(), keys, **DECODING, **more)
-    ]
-
-
 def test_short_prompts_are_not_padded_to_one_that_is_twice_as_long(nano):
     asked = [[5] * 100, *([[5] * n for n in (9, 8, 7)]), [5] * 60]
     decoding = {"max_new_tokens": 8}
@@ -299,21 +282,6 @@ def test_a_merged_adapter_leaves_no_rounding_behind():
     after = model.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
     assert texts((model, tokenizer), 24, keys) == apart
-
-
-def test_weights_come_back_after_an_error_in_the_merging_itself(monkeypatch):
-    model, _ = adapted()
-    before = {name: weights.clone() for name, weights in model.state_dict().items()}
-    last = [layer for layer in model.modules() if isinstance(layer, LoraLayer)][-1]
-
-    def broken():
-        raise MemoryError
-
-    monkeypatch.setattr(last, "merge", broken)
-    with pytest.raises(MemoryError), generation.merged(model):
-        pass
-    assert all(torch.equal(model.state_dict()[name], before[name]) for name in before)
-    assert not any(getattr(layer, "merged", False) for layer in model.modules())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from casebook import models, paths, pretrained
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError
 from casebook.models import load
-from casebook.settings import marked
 
 NANO = paths.DATA / "nano" / "poker"
 
@@ -56,32 +55,6 @@ def test_a_saved_policy_comes_back(policy, saved):
 # What decides how a policy is loaded
 
 
-class Listening(dict):
-    """Settings that remember what was read of them."""
-
-    def __init__(self, settings, read=None):
-        super().__init__(settings)
-        self.read = set() if read is None else read
-
-    def __or__(self, more):
-        return Listening({**self, **more}, self.read)
-
-    def __getitem__(self, name):
-        self.read.add(name)
-        return super().__getitem__(name)
-
-    def get(self, name, default=None):
-        self.read.add(name)
-        return super().get(name, default)
-
-
-def test_all_that_decides_loading_stands_on_the_card():
-    settings = Listening(models.read_settings("poker", "smoke"))
-    models.load_base(settings)
-    assert {"dtype", "use_cpu"} <= settings.read
-    assert settings.read - {"fast_inference"} <= set(marked("card"))
-
-
 def test_the_card_decides_and_not_the_profile(tmp_path):
     other = {"dtype": "bfloat16", "attn_implementation": "eager"}
     settings = models.read_settings("poker", "smoke") | other
@@ -95,41 +68,6 @@ def test_the_card_decides_and_not_the_profile(tmp_path):
         == "sdpa"
     )
     assert models.read_settings("poker", "smoke")["dtype"] == "float32"
-
-
-class Loader:
-    """In the place of `FastLanguageModel`: an embedded model, and what was asked for."""
-
-    def __init__(self):
-        self.asked = []
-        self.moved = []
-
-    def from_pretrained(self, model_name, **arguments):
-        self.asked.append(arguments)
-        model, tokenizer = models.PeftLanguageModel.from_pretrained(str(NANO))
-        model.to = lambda place: self.moved.append(place) or model
-        return model, tokenizer
-
-    get_peft_model = staticmethod(models.PeftLanguageModel.get_peft_model)
-
-
-@pytest.fixture
-def loader(monkeypatch):
-    monkeypatch.setattr(load, "FastLanguageModel", stand_in := Loader())
-    return stand_in
-
-
-def test_only_what_is_trained_starts_an_engine(loader, saved):
-    settings = models.read_settings("poker", "a100")
-    settings |= {"lora_target_modules": ["q_proj"], "model_name_or_path": str(NANO)}
-    models.load_policy("poker", "a100", settings=settings)
-    assert loader.asked[-1]["fast_inference"]
-    assert "gpu_memory_utilization" in loader.asked[-1]
-    models.load_base(settings)
-    card = {name: settings[name] for name in marked("card") if name in settings}
-    (saved / models.CARD).write_text(json.dumps(card))
-    models.load_saved(saved)
-    assert [asked["fast_inference"] for asked in loader.asked] == [True, False, False]
 
 
 def test_a_policy_is_described_by_what_was_loaded():

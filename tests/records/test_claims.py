@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from casebook import CasebookError, paths, records
-from casebook.case import NO_ANSWER, known_cases, load_case
+from casebook.case import known_cases, load_case
 from casebook.records import claims, studies
 from casebook.settings import read_arms
 from casebook.stats import pool_seeds
@@ -389,16 +389,6 @@ def test_a_difference_of_shares_keeps_what_lies_below_zero():
     assert low < value == -1.0 < high
 
 
-def test_the_entropy_of_answers_sees_labels_disappear_and_skips_what_could_not_be_read():
-    eight = {str(label): 5 for label in range(8)}
-    assert records.answer_entropy(eight) == pytest.approx(3)
-    assert records.answer_entropy(eight | {NO_ANSWER: 60, "9": 0}) == pytest.approx(3)
-    # The share of the most frequent label is 1/2 in both.
-    few, many = {"a": 4, "b": 4}, {"a": 4, "b": 1, "c": 1, "d": 1, "e": 1}
-    assert records.answer_entropy(few) < records.answer_entropy(many)
-    assert records.answer_entropy({"a": 4}) == records.answer_entropy({}) == 0
-
-
 @pytest.mark.parametrize(
     ("confusion", "value", "recalled"),
     [
@@ -418,14 +408,6 @@ def test_telling_a_label_from_the_others_is_not_naming_it_often(confusion, value
 # What is committed
 
 
-def test_every_claim_is_counted_once():
-    counts = records.tally()
-    assert list(counts) == ["poker", "landuse", "gsm8k", "math"]
-    for case, found in counts.items():
-        assert sum(found.values()) == len(records.load_claims(case))
-    assert len({tuple(found) for found in counts.values()}) == 1
-
-
 @pytest.mark.parametrize("case", known_cases())
 def test_the_claims_of_a_case_are_whole(case):
     rows = records.load_claims(case)
@@ -440,14 +422,6 @@ def test_the_claims_of_a_case_are_whole(case):
         assert "left" in one if "expected" in one else set(claims.BOUNDS) & set(one)
         arms = {way.partition("/")[0] for way in claims._ways(one)} - set(studies.STUDIES)
         assert all(fnmatch.filter(read_arms(case), arm) for arm in arms - ABANDONED)
-
-
-@pytest.mark.parametrize(("case", "study"), [("gsm8k", "smol_gsm8k"), ("math", "smol_math")])
-def test_parts_of_studies_are_those_that_were_written(case, study):
-    ways = [way.split("/") for row in records.predictions(case) for way in claims._ways(row)]
-    named = {way[2] for way in ways if way[:2] == [study, "parts"]}
-    assert named
-    assert named <= set(studies.read(study)["parts"])
 
 
 @pytest.mark.parametrize("case", known_cases())

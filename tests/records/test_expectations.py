@@ -86,18 +86,3 @@ ROWS = [
 def test_what_was_written_before_its_records_and_what_after(history, case):
     for row in (row for owner, row in ROWS if owner == case):
         check(case, row, commits_of_records(case, row))
-
-
-def test_nothing_that_was_expected_was_lost():
-    assert len(ROWS) >= 87 + 39
-    late = {row.get("claim") for _, row in ROWS if claims.exploratory(row)}
-    assert {"choice-alpha", "choice-full", "overemphasis-sampled"} <= late
-
-
-def test_a_record_made_before_its_expectation_is_found_out(history):
-    case, row = next(pair for pair in ROWS if pair[1]["written"] == "before")
-    root = git("rev-list", "--max-parents=0", "HEAD").split()[0]
-    with pytest.raises(AssertionError):
-        check(case, row, {root})
-    with pytest.raises(AssertionError, match="froze the expectation"):
-        check(case, {"written": "before"}, {root})

@@ -1,7 +1,5 @@
 """Records: read with care, made from a commit, and with their way back."""
 
-from importlib.machinery import ModuleSpec
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,13 +74,6 @@ def test_an_experiment_does_not_write_from_a_tree_with_changes(monkeypatch):
 # Figures
 
 
-def test_figures_as_text():
-    figure = {"value": 0.5, "low": 0.45, "high": 0.55, "n": 100}
-    assert records.figure_text(figure, percent=False) == "0.5 [0.45, 0.55]"
-    wide = {"value": 1.0, "low": 0.99, "high": 1.01}  # shares end at 1
-    assert records.figure_text(wide) == "100.0 % [99.0, 100.0]"
-
-
 def test_a_run_is_told_by_its_test_rows_or_else_by_its_validation():
     curve = {"greedy_accuracy": [0.1, 0.9, 0.3]}
     figures = {when: {"greedy_accuracy": {"value": v}} for when, v in (("before", 0), ("after", 1))}
@@ -102,22 +93,6 @@ def test_provenance_needs_neither_git_nor_a_gpu(monkeypatch):
     assert where["versions"]["numpy"] == np.__version__
     assert where["git"] == {"revision": None, "dirty": None}
     assert where["hardware"]["gpu"] is None
-
-
-@pytest.mark.parametrize(
-    ("line", "cuda"),
-    [
-        # PyPI's build for CUDA 13 has no tag in its version.
-        ("__version__ = '2.13.0'\ncuda: Optional[str] = '13.0'\n", "13.0"),
-        ("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n", None),
-        (None, None),
-    ],
-)
-def test_the_cuda_of_torch_is_what_its_build_says(line, cuda, tmp_path, monkeypatch):
-    spec = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(module, "find_spec", {"torch": spec if line else None}.get)
-    (tmp_path / "version.py").write_text(line or "")
-    assert records.torch_cuda() == records.provenance()["hardware"]["cuda"] == cuda
 
 
 # Studies
