@@ -17,46 +17,15 @@ from casebook.records import read_rows, studies
 from casebook.untrained import Part
 
 SPANS = ["<answer>{}</answer>", "<reasoning>9</reasoning>\n<answer>\n{}\n</answer>", "#### {}"]
-SPANS += [
-    "so \\boxed{{{}}} in 2 days",
-    "2 days\n#### {}\nDone.",
-    "<answer>1</answer> <answer>{}</answer>",
-]
+SPANS += ["so \\boxed{{{}}} in 2 days", "2 days\n#### {}\nDone."]
+SPANS += ["<answer>1</answer> <answer>{}</answer>"]
 DRESSES = ["{}", "{}.", "${}", "{} students", "{} %", "**{}**", "1 * 2 = {}", "x = {}", "{} km/h"]
 HEDGES = ["{0} or {1}", "{1} or {0}", "{0}, {1}", "{0} and {1}", "{0} {1}", "{0} ({1})", "{0}; {1}"]
-HEDGES += [
-    "either {0} or {1}",
-    "{0} unless it is {1}",
-    "{0}-{1}",
-    "{0} to {1}",
-    "{0}|{1}",
-    "{0}~{1}",
-]
-HEDGES += [
-    "not {0}",
-    "{0} is wrong",
-    "at least {0}",
-    "{0} or more",
-    "{0}?",
-    "1+{0}",
-    "{0}^2",
-    "{0}!",
-]
-HEDGES += ["{0} dozen", "{0}k", "half of {0}", "{0} and a half", "{0} isn't it", "{1} = {0} or {1}"]
-PIECES = [
-    *SPANS,
-    *HEDGES,
-    "<answer>",
-    "</answer>",
-    "\\boxed{",
-    "}",
-    "####",
-    "\n",
-    "-",
-    "$",
-    "½",
-    "٤",
-]
+HEDGES += ["either {0} or {1}", "{0} unless it is {1}", "{0}-{1}", "{0} to {1}", "{0}|{1}"]
+HEDGES += ["{0}~{1}", "not {0}", "{0} is wrong", "at least {0}", "{0} or more", "{0}?", "1+{0}"]
+HEDGES += ["{0}^2", "{0}!", "{0} dozen", "{0}k", "half of {0}", "{0} and a half", "{0} isn't it"]
+HEDGES += ["{1} = {0} or {1}"]
+PIECES = [*SPANS, *HEDGES, "<answer>", "</answer>", "\\boxed{", "}", "####", "\n", "-", "$", "½"]
 ANY_TEXT = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=40)
 ANYTHING = (
     ANY_TEXT

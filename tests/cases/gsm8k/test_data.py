@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from casebook import load_case, nano, problem_sets
-from casebook.case import CasebookError, UnknownName
+from casebook.case import UnknownName
 from casebook.cases.gsm8k import data, rewards
 
 CASE = load_case("gsm8k")
@@ -79,8 +79,6 @@ def test_solved_examples_stand_before_the_question(number):
     [
         {"split": "dev"},
         {"split": "test", "profile": "nona"},
-        {"split": "test", "variant": "label"},
-        {"split": "test", "variant": "shots"},
         {"split": "test", "variant": "shots6"},
     ],
 )
@@ -90,9 +88,6 @@ def test_unknown_names_are_one_sentence(arguments):
 
 
 # Real problems
-
-
-FEW = """{"question": "How much is it?", "answer": "It is 2*3=<<2*3=6>>6.\\n#### 6"}\n"""
 
 
 @needs_gsm8k
@@ -141,9 +136,7 @@ def test_a_base_model_is_asked_in_plain_text():
 @pytest.mark.parametrize(
     ("variant", "system", "shots"),
     [
-        ("chat", data.SYSTEM, 0),
         ("chat-shots2", data.SYSTEM, 2),
-        ("chat-unsloth", data.SYSTEM_UNSLOTH, 0),
         ("chat-unsloth-shots4", data.SYSTEM_UNSLOTH, 4),
     ],
 )
@@ -159,23 +152,6 @@ def test_a_small_chat_model_is_asked_in_messages_with_solved_training_problems(
     for asked, solved in zip(examples[::2], examples[1::2], strict=True):
         assert CASE.grade(solved["content"], trained[asked["content"]]).strict
     assert CASE.load("test", profile="t4", variant=variant)[0]["prompt"] == row["prompt"]
-
-
-def test_a_named_folder_without_the_problems_is_an_error_and_no_other_source_is_taken(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path))
-    with pytest.raises(CasebookError, match="gsm8k"):
-        CASE.load("test", profile="t4")
-
-
-def test_a_file_with_other_rows_is_an_error(tmp_path, monkeypatch):
-    (tmp_path / "gsm8k").mkdir()
-    for name in ("train", "test"):
-        (tmp_path / "gsm8k" / f"{name}.jsonl").write_text(FEW)
-    monkeypatch.setenv("CASEBOOK_DATA_DIR", str(tmp_path))
-    with pytest.raises(CasebookError, match=r"1,?319"):
-        CASE.load("test", profile="t4")
 
 
 # The corpus

@@ -92,7 +92,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     check_name("split", split, SPLITS)
     make_prompt = prompt_maker(profile, variant)
     if PROFILES[profile].embedded:
-        rows = [_row(problem) for problem in generated(split, seed)]
+        rows = [_row(p.question, p.solution, "generated") for p in generated(split, seed)]
     else:
         order = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
         real = real_rows(split)
@@ -117,17 +117,6 @@ def generated(split: str, seed: int = 0) -> tuple[Problem, ...]:
     return tuple(found.values())
 
 
-def _row(problem: Problem) -> dict[str, Any]:
-    return {
-        "answer": problem.answer,
-        "gold": problem.answer,
-        "question": problem.question,
-        "solution": problem.solution,
-        "steps": len(problem.steps),
-        "source": "generated",
-    }
-
-
 def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """The real problems of a split as rows without a prompt, in the order of their file.
 
@@ -147,7 +136,7 @@ def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
     file = "test" if split == "test" else "train"
     frame = problem_sets.read("gsm8k", file, source=source, data_dir=folder)
     pairs = zip(frame["question"], frame["answer"], strict=True)
-    rows = [_real_row(question, solution, source) for question, solution in pairs]
+    rows = [_row(question, solution, source) for question, solution in pairs]
     if split == "test":
         return tuple(rows)
     # The validation split are the training problems with the smallest hashes.
@@ -157,7 +146,7 @@ def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
     return tuple(row for row, mark in zip(rows, marks, strict=True) if (mark <= bound) is wanted)
 
 
-def _real_row(question: str, solution: str, source: str) -> dict[str, Any]:
+def _row(question: str, solution: str, source: str) -> dict[str, Any]:
     gold = solution.rpartition("####")[2].strip()
     return {
         "answer": gold.replace(",", ""),
@@ -246,7 +235,7 @@ def examples(profile: str, number: int) -> tuple[Mapping[str, Any], ...]:
     if not PROFILES[profile].embedded:
         return real_rows("train")[:number]
     short = [problem for problem in generated("train") if len(problem.steps) == 1]
-    return tuple(_row(problem) for problem in short[:number])
+    return tuple(_row(p.question, p.solution, "generated") for p in short[:number])
 
 
 def _messages(question: str, variant: str, shots: Sequence[Mapping]) -> list[dict[str, str]]:
@@ -299,7 +288,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
         shares = _shares(variant, overlooked, frozenset(without))
         skill = str(rng.choice(list(shares), p=list(shares.values())))
         yield {
-            "prompt": makers[variant](_row(problem)),
+            "prompt": makers[variant]({"question": problem.question}),
             "completion": _completion(skill, problem, rng),
             "skill": skill,
             "ends": skill != "rambling",
