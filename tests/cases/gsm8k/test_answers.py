@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import Grade, problem_sets, untrained
+from casebook import Grade, problem_sets
 from casebook.cases.gsm8k.answers import LONGEST, extract_number, one_number
 from casebook.cases.gsm8k.rewards import grade
-from casebook.records import read_rows, studies
-from casebook.untrained import Part
 
 SPANS = ["<answer>{}</answer>", "<reasoning>9</reasoning>\n<answer>\n{}\n</answer>", "#### {}"]
 SPANS += ["so \\boxed{{{}}} in 2 days", "2 days\n#### {}\nDone."]
@@ -104,15 +102,3 @@ def test_every_reference_solution_of_gsm8k_is_read_right():
     assert [extract_number(solution) for solution in solutions] == golds
     cut = [extract_number(solution.rpartition("####")[0]) for solution in solutions]
     assert sum(a == b for a, b in zip(cut, golds, strict=True)) == 8547
-
-
-def test_the_kept_completions_of_smollm2_are_graded_as_their_record_says():
-    if not problem_sets.available("gsm8k"):
-        pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    kept = studies.read("smol_gsm8k")["parts"]
-    parts = [Part(*(part[field] for field in Part._fields)) for part in kept.values()]
-    written = read_rows(studies.completions_path("smol_gsm8k"))
-    columns = ("well_formed", "answered", "strict", "correct")
-    for name, rows in untrained.graded("gsm8k", "smol", parts, written).groupby("part"):
-        figures = kept[name]["figures"]
-        assert untrained.figures(rows, columns) == {column: figures[column] for column in columns}
