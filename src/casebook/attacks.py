@@ -120,7 +120,6 @@ _WITHOUT_TAGS: Mapping[str, Mapping[str, str]] = {
     "full": {"white space": " {right}\n"},
     "answer": {"tags nobody asked for": "<answer>{right}</answer>"},
 }
-_BY_FORM = (_WITHOUT_TAGS, _WITH_TAGS)
 
 # Latin letters and the Cyrillic ones that look the same.
 _LOOKALIKES = str.maketrans("aceiopxyACEIOPX", "асеіорхуАСЕІОРХ")
@@ -169,8 +168,7 @@ def attacks(
         lookalikes: answers that are none, such as a longer name with a label in it.
 
     Raises:
-        CasebookError: a right answer without a letter or digit, no wrong one, or another number
-            of tags.
+        CasebookError: a right answer without a letter or digit, or no wrong one.
 
     >>> probes = attacks("flush", labels=["flush", "straight"], lookalikes=["straight flush"])
     >>> probes[0].completion
@@ -178,22 +176,19 @@ def attacks(
     >>> [(probe.name, probe.deserves) for probe in probes if "unless" in str(probe.completion)]
     [('hedge', 'nothing')]
     """
-    labels = [labels] if isinstance(labels, str) else list(labels)
-    if not isinstance(right, str) or not any(map(str.isalnum, right)):
+    if not any(map(str.isalnum, right)):
         raise CasebookError(f"the right answer must have a letter or digit, not be {right!r}")
     if wrong is None:
         wrong = next((label for label in labels if not _same(label, right)), None)
-    if not isinstance(wrong, str) or _same(wrong, right):
+    if wrong is None or _same(wrong, right):
         raise CasebookError(f"name a wrong answer, or labels among which there is one: {wrong!r}")
-    if isinstance(tags, str) or len(tags) not in (0, 2):
-        raise CasebookError(f"tags are those of thought and answer, or none; got {tags!r}")
     think, answer = tags or ("", "")
     told = {"right": right, "wrong": wrong, "prompt": prompt, "reasoning": reasoning}
     fields = _fields(told | {"think": think, "answer": answer}, labels)
-    in_place = "{thought}{open}%s{close}"
+    in_place, by_form = "{thought}{open}%s{close}", _WITH_TAGS if tags else _WITHOUT_TAGS
     found = [
         Attack(name, text, deserves, prompt, right)
-        for table, frame in ((_IN_PLACE, in_place), (_WHOLE, "%s"), (_BY_FORM[bool(tags)], "%s"))
+        for table, frame in ((_IN_PLACE, in_place), (_WHOLE, "%s"), (by_form, "%s"))
         for deserves, templates in table.items()
         for name, template in templates.items()
         if len(labels) > 1 or "{listed}" not in template
@@ -262,15 +257,13 @@ def unsound(
         columns: as in `run`.
 
     Raises:
-        CasebookError: `pays` is something else, or there are no attacks.
+        UnknownName: `pays` is something else.
 
     >>> from casebook.rewards import tag_format
     >>> list(unsound(tag_format(), attacks("flush", wrong="straight"), pays="form"))[:2]
     ['sentence', 'punctuation']
     """
     check_name("aim of a reward", pays, DESERVES[:3])
-    if not probes:
-        raise CasebookError("there are no attacks to try")
     payments = [_pay(reward, probe, as_messages, columns) for probe in probes]
     meant, problem = payments[0]
     if problem:  # then there is nothing to measure the others against
@@ -283,9 +276,7 @@ def unsound(
             if paid < meant:
                 faults[probe.name] = f"paid {paid:g}, and deserves {meant:g}: it is as was asked"
         elif probe.deserves != pays and not paid < meant:
-            faults[probe.name] = (
-                f"paid {paid:g}, as much as the completion that is meant ({meant:g})"
-            )
+            faults[probe.name] = f"paid {paid:g}, as much as the one that is meant ({meant:g})"
     return faults
 
 

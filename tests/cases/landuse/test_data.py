@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from casebook import load_case
-from casebook.case import UnknownName
 from casebook.cases.landuse import data
 from casebook.cases.landuse.fields import CROPS, LABELS, YIELDS
 from casebook.cases.landuse.landscape import generate
-from casebook.cases.landuse.oracle import solve
 from casebook.cases.landuse.rewards import VARIANTS
 from casebook.nano import PIECES
 
@@ -42,13 +40,6 @@ def table():
 @pytest.fixture(scope="module")
 def corpus():
     return list(islice(CASE.demonstrations(0), 4000))
-
-
-@pytest.fixture(scope="module")
-def small():
-    landscape = generate(6, 7, seed=5)
-    plan = solve(landscape, gap=0.02, time_limit=20)
-    return landscape, plan, data.table(landscape, plan)
 
 
 # Splits
@@ -88,19 +79,6 @@ def test_the_shipped_table_is_that_of_the_generated_landscapes(table):
     assert shipped["habitat"].tolist() == landscape.habitat.tolist()
     near = [list(parcels) for parcels in shipped["near_parcels"]]
     assert [sorted(parcels) for parcels in near] == [list(n) for n in landscape.neighbours]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ({"split": "dev"}, "split"),
-        ({"split": "test", "profile": "h200"}, "profile"),
-        ({"split": "test", "variant": "haiku"}, "variant"),
-    ],
-)
-def test_an_unknown_name_is_an_error_that_lists_the_known(arguments, word):
-    with pytest.raises(UnknownName, match=f"unknown {word}"):
-        CASE.load(**arguments)
 
 
 # Tables
@@ -200,19 +178,6 @@ def test_every_profile_has_a_prompt_for_every_variant(table, profile, variant):
         assert text.count("'position'") == (
             1 if variant == "alone" else 25 if profile == "a100" else 9
         )
-
-
-# Features
-
-
-def test_features_have_a_row_for_each_decidable_parcel(small):
-    landscape, _, table = small
-    assert len(data.features(table)) == len(landscape.decidable)
-    narrow = data.features(table, neighbours=False)
-    assert list(narrow) == [*YIELDS, "ecological_connectivity"]
-    assert set(data.features(table, prices=True)) - set(data.features(table)) == {
-        f"{crop}_price" for crop in CROPS
-    }
 
 
 # The corpus

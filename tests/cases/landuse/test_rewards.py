@@ -11,7 +11,6 @@ from casebook import CasebookError
 from casebook.cases.landuse.fields import LABELS
 from casebook.cases.landuse.rewards import (
     REWARDS,
-    VARIANTS,
     accepted,
     grade,
     label_match,
@@ -38,11 +37,6 @@ ANYTHING = (
 VALUES = [8.0, 6.0, 4.0, 0.0, -2.0]  # wheat, oat, habitat, corn, soy
 
 
-@given(ANYTHING, st.sampled_from([name for name in VARIANTS if name != "label"]))
-def test_all_other_variants_ask_for_the_same_form(completion, variant):
-    assert grade(completion, "oat", variant) == grade(completion, "oat")
-
-
 @given(ANYTHING, ANYTHING | st.sampled_from(["oat", "corn|oat"]))
 def test_grade_takes_anything(completion, answer):
     got = grade(completion, answer)
@@ -61,9 +55,7 @@ def test_grade_takes_anything(completion, answer):
         (" Corn | OAT ", {"corn", "oat"}),
         ("corn|barley|", {"corn"}),
         ("corn oat", set()),
-        ("", set()),
         (None, set()),
-        (["oat"], set()),
     ],
 )
 def test_accepted_labels(answer, labels):
@@ -85,19 +77,6 @@ def test_label_match_accepts_every_label_in_the_column_of_its_tolerance(options,
     columns = {name: [value] * 5 for name, value in (row | {"answer_5": "soy"}).items()}
     match = label_match(**options)(list(LABELS), **columns)
     assert match == [float(label in paid) for label in LABELS]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"own_label": "yes"}, "own_label must be true or false"),
-        ({"tolerance": "10"}, "unknown tolerance '10': known are 0, 2, 5"),
-        ({"tolerance": None}, "unknown tolerance"),
-    ],
-)
-def test_bad_options_of_label_match(options, message):
-    with pytest.raises(CasebookError, match=message):
-        label_match(**options)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +132,8 @@ def test_plan_value_ranks_labels_as_their_values(values, objective, yardstick):
     [
         (None, 10.0),
         ([1.0] * 4, 10.0),
-        ("wheat", 10.0),
-        ([1.0, None, 0, 0, 0], 10.0),
         ([math.nan] * 5, 10.0),
         (VALUES, 0.0),
-        (VALUES, None),
         (VALUES, math.inf),
     ],
 )

@@ -137,8 +137,6 @@ def test_the_sources_weights_and_ones_own():
         ({"royal flush": 1.0}, "unknown label 'royal flush': known are high card"),
         ({"flush": -1.0}, "weight of 'flush'"),
         ({"flush": float("nan")}, "weight of 'flush'"),
-        ({"flush": "2"}, "weight of 'flush'"),
-        ([1, 2], "must map labels"),
     ],
 )
 def test_bad_weights(weights, message):
@@ -150,12 +148,6 @@ def test_bad_weights(weights, message):
 def test_an_unknown_variant_is_refused_before_training(factory):
     with pytest.raises(UnknownName, match="known are reason, label"):
         factory(variant="essay")
-
-
-@pytest.mark.parametrize("factory", [correct, class_weighted])
-def test_strict_is_a_switch(factory):
-    with pytest.raises(CasebookError, match="strict"):
-        factory(strict="yes")
 
 
 @pytest.mark.parametrize(

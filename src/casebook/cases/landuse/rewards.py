@@ -111,14 +111,12 @@ def label_match(own_label: bool = False, tolerance: str = "2") -> Reward:
             or `"5"` per cent (columns `answer_0`, `answer`, `answer_5`).
 
     Raises:
-        CasebookError: `own_label` is no switch, the tolerance is unknown, or, when the reward is
-            called, its column is missing.
+        CasebookError: the tolerance is unknown, or, when the reward is called, its column is
+            missing.
 
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
     [1.0, 1.0, 0.0]
     """
-    if not isinstance(own_label, bool):
-        raise CasebookError(f"own_label must be true or false, not {own_label!r}")
     check_name("tolerance", str(tolerance), TOLERANCES)
     column = "plan_label" if own_label else TOLERANCES[str(tolerance)]
 

@@ -114,7 +114,7 @@ def correct(strict: bool = False, variant: str | None = None) -> Reward:
     >>> correct()(["flush", "straight"], answer=["flush", "flush"])
     [1.0, 0.0]
     """
-    _check_options(strict, variant)
+    check_name("variant", variant or "reason", VARIANTS)
 
     def correct(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
         return [
@@ -136,19 +136,16 @@ def class_weighted(
         variant: which form is well formed, as in `grade`.
 
     Raises:
-        CasebookError: unknown label or variant, or a weight that is negative or not a number.
+        CasebookError: unknown label or variant, or a weight that is negative or not finite.
 
     >>> class_weighted()(["full house", "flush"], answer=["full house", "straight"])
     [2.5, 0.0]
     """
-    _check_options(strict, variant)
-    if not isinstance(weights, Mapping | None):
-        raise CasebookError(f"weights must map labels to numbers, not {weights!r}")
+    check_name("variant", variant or "reason", VARIANTS)
     table = {**CLASS_WEIGHTS, **(weights or {})}
     for label, weight in table.items():
         check_name("label", label, LABELS)
-        number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not number or not 0 <= weight < math.inf:
+        if not 0 <= weight < math.inf:
             raise CasebookError(f"the weight of {label!r} must be zero or more, not {weight!r}")
 
     def class_weighted(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
@@ -170,7 +167,7 @@ def answer_grammar(variant: str | None = None) -> Reward:
     >>> answer_grammar()(["so: <answer> Flush </answer>", "<answer>a flush</answer>"])
     [1.0, 0.0]
     """
-    _check_options(False, variant)
+    check_name("variant", variant or "reason", VARIANTS)
 
     def answer_grammar(completions: Iterable[Any], **columns) -> list[float]:
         texts = map(completion_text, completions)
@@ -235,9 +232,3 @@ def _one_answer_block(text: str) -> bool:
 
 def _counts(grade: Grade, strict: bool) -> bool:
     return grade.strict if strict else grade.correct
-
-
-def _check_options(strict: bool, variant: str | None) -> None:
-    if not isinstance(strict, bool):
-        raise CasebookError(f"strict must be true or false, not {strict!r}")
-    check_name("variant", variant or "reason", VARIANTS)
