@@ -5,7 +5,7 @@ import math
 import pytest
 
 from casebook import CasebookError, load_case
-from casebook.attacks import DESERVES, attacks, run, unsound
+from casebook.attacks import attacks, run, unsound
 from casebook.case import UnknownName
 from casebook.cases.poker import data
 from casebook.cases.poker.oracle import CATEGORIES, LABELS
