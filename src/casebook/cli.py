@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,9 +41,6 @@ BEHIND = "Behind the pages"  # the panel of commands that make records and model
 nano = typer.Typer(help="The embedded base models.", no_args_is_help=True)
 pretrained_models = typer.Typer(help="Models that need no hub.", no_args_is_help=True)
 bundles = typer.Typer(help="A run as one file: send it, check it.", no_args_is_help=True)
-WITHOUT_CHECKOUT = ("hardware",)
-
-# What is typed, and what several commands take
 
 
 def parse_parameters(pairs: Iterable[str] | None) -> dict[str, Any]:
@@ -143,7 +139,7 @@ def about(
 
         _say(f"casebook {__version__}, commit {revision()['revision'] or 'unknown'}")
         raise typer.Exit
-    needs_checkout = context.invoked_subcommand not in (None, *WITHOUT_CHECKOUT)
+    needs_checkout = context.invoked_subcommand not in (None, "hardware")
     if needs_checkout and "--help" not in sys.argv and not paths.CONFIGS.is_dir():
         raise CasebookError("there is no checkout here; set CASEBOOK_ROOT to the folder of one")
 
@@ -179,17 +175,9 @@ def execute(
     given = {"DATA_DIR": str(data_dir)} if data_dir else {}
     given |= parse_parameters(parameter)
     on_done = _renewing() if site else lambda result: None
+    named = cases or "all"
     results = series.execute(
-        cases or "all",
-        profile,
-        seed,
-        given,
-        jobs,
-        start_from,
-        in_place,
-        force,
-        on_done=on_done,
-        log=_say,
+        named, profile, seed, given, jobs, start_from, in_place, force, on_done, _say
     )
     if site:
         _build_site()
@@ -266,8 +254,13 @@ def evaluate(
     check_name("split", split, SPLITS)
     if model and not any((model / f"{kind}config.json").exists() for kind in ("", "adapter_")):
         raise CasebookError(f"there is no model folder at {model}")
-    _check_output(output)
-    choose_backend(profile or _profile_of(model) or "nano")
+    if output and output.is_dir():
+        raise CasebookError(f"{output} is a folder: name a file in it")
+    if output:
+        paths.check_writable(output.parent)
+    card = model / "casebook.json" if model else None
+    trained = json.loads(card.read_text()).get("profile") if card and card.is_file() else None
+    choose_backend(profile or trained or "nano")
     from casebook.evaluation import evaluate_to_record
     from casebook.records import provenance
 
@@ -281,9 +274,10 @@ def evaluate(
     )
     record["provenance"] = provenance() | {"model": record.pop("weights")}
     if output is None:
-        return _print_json(record)
-    paths.write_json(output, record)
-    _say(str(output))
+        print(json.dumps(paths.plain(record), indent=1, sort_keys=True))
+    else:
+        paths.write_json(output, record)
+        _say(str(output))
 
 
 @app.command(name="try")
@@ -383,7 +377,6 @@ def replay(
     arm: Arms = None,
     seed: Annotated[int | None, Option(help="Default: each arm's first.")] = None,
     jobs: Jobs = 1,
-    as_json: Json = False,
 ) -> None:
     """Repeat the first steps and measurements of the records, and compare.
 
@@ -395,10 +388,7 @@ def replay(
     chosen = recorded(cases or known_cases(), profile, arm or (), seed)
     from casebook.experiments import replay as replays
 
-    log = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _say
-    results = replays.replay(chosen, jobs, log=lambda result: log(str(result)))
-    if as_json:
-        _print_json([asdict(result) for result in results])
+    results = replays.replay(chosen, jobs, log=lambda result: _say(str(result)))
     if any(result.verdict == "differs" for result in results):
         raise typer.Exit(1)
     silent = (r for r in results if r.verdict == "not comparable" and not r.missing)
@@ -496,23 +486,6 @@ def _build_site(output: Path | None = None, say: Callable[[str], None] = len) ->
     from casebook.site import build_site
 
     return build_site(output, say=say)
-
-
-def _profile_of(policy: Path | None) -> str | None:
-    """The profile that a saved policy was trained with; `None` where no card says it."""
-    card = policy / "casebook.json" if policy else None
-    return json.loads(card.read_text()).get("profile") if card and card.is_file() else None
-
-
-def _check_output(file: Path | None) -> None:
-    if file and file.is_dir():
-        raise CasebookError(f"{file} is a folder: name a file in it")
-    if file:
-        paths.check_writable(file.parent)
-
-
-def _print_json(content: Any) -> None:
-    print(json.dumps(paths.plain(content), indent=1, sort_keys=True))
 
 
 def _say(line: str) -> None:

@@ -57,13 +57,8 @@ def variant_of(notebook: Path) -> str:
 def install_cell(variant: str, case: str | None = None) -> str:
     """The first code cell of every notebook: on Colab it installs, elsewhere it does nothing.
 
-    It clones the release (or unpacks an uploaded `casebook.zip` as long as no public address is
-    configured), changes into the checkout, and leaves the rest to `casebook.install`.
-
-    Args:
-        variant: `light`, or `train`: see `casebook.install.install`.
-        case: the case whose own libraries come along, where `pyproject.toml` has an extra of
-            its name.
+    It clones the release, or unpacks an uploaded `casebook.zip` as long as no public address is
+    configured; `casebook.install` does the rest, for `light` or `train`, with the extra of a case.
     """
     light = variant == "light"
     optional = paths.project()["project"]["optional-dependencies"]

@@ -141,7 +141,7 @@ def read_status(folder: Path | None = None) -> dict[str, dict[str, Any]]:
         status = json.loads(((folder or paths.REPORTS) / "execution.json").read_text())
     except (OSError, ValueError):
         return {}
-    return status if isinstance(status, dict) else {}
+    return status
 
 
 class _Series:

@@ -76,8 +76,9 @@ def _page(path: Path, output: Path, entry: Mapping[str, Any], stems: set[str]) -
         notebook, source = committed, "committed" if has_outputs else "none"
     # A copy of an earlier run outlives a later one that was skipped or has not come to it yet.
     about = entry if entry.get("status") in ("ok", "failed") else {}
-    details = [f"{name} {about[name]}" for name in ("profile", "seed") if name in about]
-    run = f"{about.get('started', '')[:10]} ({', '.join(details)})" if about else "an earlier day"
+    run = "an earlier day"
+    if about:
+        run = f"{about['started'][:10]} (profile {about['profile']}, seed {about['seed']})"
     origin = {
         "run": f"Outputs of this machine’s run of {run}.",
         "failed": f"This machine’s run of {run} stopped with an error in this notebook.",
@@ -114,7 +115,8 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
     origin = html.escape(origin)
-    errors = [n for n, cell in enumerate(cells) if _failed(cell)]
+    outputs = [(n, output) for n, cell in enumerate(cells) for output in cell.get("outputs", [])]
+    errors = [n for n, output in outputs if output.output_type == "error"]
     if source == "failed" and errors:
         origin += ' <a href="#failing-cell">To the failing cell.</a>'
         mark = '<p class="origin failed" id="failing-cell">The run stopped here.</p>'
@@ -126,10 +128,6 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
     head.id = "casebook-head"
     notebook = nbformat.v4.new_notebook(cells=[head, *cells[1:]], metadata=LANGUAGE)
     return Page(stem, title, notebook, source, entry)
-
-
-def _failed(cell: NotebookNode) -> bool:
-    return any(output.output_type == "error" for output in cell.get("outputs", []))
 
 
 LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
