@@ -102,7 +102,7 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
     landscape.borders  # noqa: B018  found once, then kept
     neighbours = perf_counter() - start
     before = peak_memory()
-    plan = solve(landscape, gap=asked["gap"], time_limit=asked["time_limit"], log=typer.echo)
+    plan = solve(landscape, gap=asked["gap"], time_limit=asked["time_limit"])
     return asked | {
         "parcels": len(landscape),
         "decidable": len(landscape.decidable),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casebook import CasebookError
-from casebook.cases.landuse import data, program
+from casebook.cases.landuse import data
 from casebook.cases.landuse.landscape import CROPS, LABELS, YIELDS, Landscape, generate
 from casebook.cases.landuse.oracle import (
     accepted,
@@ -249,22 +249,7 @@ def test_floors_that_only_together_are_too_much_say_so():
     assert "corn" not in str(refused.value)
 
 
-# Time and progress
-
-
-def test_progress_is_told_and_an_error_while_telling_is_seen(monkeypatch):
-    monkeypatch.setattr(program, "LOG_EVERY", 0.0)
-    lines = []
-
-    def log(line):
-        lines.append(line)
-        if len(lines) > 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        solve(generate(12, 12, seed=0), gap=1e-9, time_limit=60, log=log)
-    assert len(lines) == 2
-    assert all("best plan" in line and "gap" in line and "\n" not in line for line in lines)
+# Time
 
 
 def test_when_time_is_up_there_is_a_plan_with_its_gap():

@@ -24,10 +24,9 @@ the habitat around is worth more. `Plan.values` holds these figures.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +35,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from casebook.case import CasebookError, check_name
 from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, Landscape
-from casebook.cases.landuse.program import SLACK, Clock, Program, border_weights, possible
+from casebook.cases.landuse.program import SLACK, Program, border_weights, possible
 
 FLOOR_SHARE = 0.85  # of the reference map's production, where no floors are named
 TOLERANCE = 0.02  # labels within this share of a parcel's best count as right
@@ -252,7 +251,6 @@ def solve(
     budget: float | None = None,
     gap: float = 1e-3,
     time_limit: float = 60.0,
-    log: Callable[[str], Any] | None = None,
 ) -> Plan:
     """The plan of greatest connectivity that meets the floors, up to a proven gap.
 
@@ -268,7 +266,6 @@ def solve(
             the limit: the linear relaxation is solved to its end (5 seconds for 9,000 parcels), and
             a first plan that meets the floors is looked for (some seconds at most). Finding which
             parcels have a common border is not counted: it is done once for a landscape.
-        log: called with a line of progress every two seconds, for instance `print`.
 
     Returns:
         The plan; its floors are met to a millionth.
@@ -284,28 +281,28 @@ def solve(
         raise CasebookError("with both weights 0 every plan is worth the same")
     _ = landscape.borders  # kept by the landscape; the first time libpysal is imported, too
     started = perf_counter()
-    clock = Clock(started + time_limit, log)
-    model = Program(landscape, wanted, connectivity_weight, yield_weight, budget)
+    weights = connectivity_weight, yield_weight
+    model = Program(landscape, wanted, *weights, budget, deadline=started + time_limit)
     model.refuse_what_no_land_can_grow()
     relaxed = model.relax()
     if relaxed is None:
-        model.refuse_what_cannot_be_met_together(clock)
+        model.refuse_what_cannot_be_met_together()
         raise CasebookError(
             "the floors are met only within the solver's rounding: lower them by a millionth"
         )
     values, bound, prices = relaxed
-    labels = model.round(values, prices, clock)
+    labels = model.round(values, prices)
     if not model.meets(labels):
-        feasible = model.refuse_what_cannot_be_met_together(clock)
-        labels = model.exchange(feasible, prices, clock)
+        feasible = model.refuse_what_cannot_be_met_together()
+        labels = model.exchange(feasible, prices)
         labels = labels if model.meets(labels) else feasible
     small = len(landscape.decidable) <= EXACT
     asked = 0.0 if small else gap
-    labels, bound = model.search(labels, max(bound, model.worth_of(labels)), prices, asked, clock)
+    labels, bound = model.search(labels, max(bound, model.worth_of(labels)), prices, asked)
 
     objective = model.worth_of(labels)
     left = model.gap(objective, bound)
-    sets = model.labels_of_optimal_plans(labels, clock) if small and left <= asked else None
+    sets = model.labels_of_optimal_plans(labels) if small and left <= asked else None
     plan = Plan(
         labels=[LABELS[code] for code in labels],
         objective=objective,

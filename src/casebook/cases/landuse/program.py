@@ -18,7 +18,6 @@ from casebook.case import CasebookError
 from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, Landscape
 
 SLACK = 1e-6  # share of a floor that may be missing: the solver's own tolerance
-LOG_EVERY = 2.0  # seconds between progress lines
 _HABITAT = LABELS.index(HABITAT)
 _CODES = np.array([LABELS.index(crop) for crop in CROPS])
 _CANDIDATES = 100  # cheapest single changes: 180,000 triples, a tenth of a second
@@ -45,24 +44,6 @@ def possible(landscape: Landscape) -> np.ndarray:
     return may
 
 
-class Clock:
-    """How much time is left, and when to say something."""
-
-    def __init__(self, deadline, log):
-        self.deadline, self.log, self.spoken = deadline, log, perf_counter()
-
-    def left(self):
-        return self.deadline - perf_counter()
-
-    def say(self, objective, bound, gap):
-        if self.log is not None and perf_counter() - self.spoken >= LOG_EVERY:
-            self.spoken = perf_counter()
-            self.log(
-                f"{self.left():6.1f} s left   best plan {objective:,.3f}   "
-                f"none above {bound:,.3f}   gap {gap:.3%}"
-            )
-
-
 class Program:
     """The mixed-integer program of a landscape.
 
@@ -75,8 +56,8 @@ class Program:
     of each there must be.
     """
 
-    def __init__(self, landscape, floors, connectivity_weight, yield_weight, budget):
-        self.landscape, self.floors = landscape, floors
+    def __init__(self, landscape, floors, connectivity_weight, yield_weight, budget, deadline):
+        self.landscape, self.floors, self.deadline = landscape, floors, deadline
         self.connectivity_weight, self.yield_weight = connectivity_weight, yield_weight
         self.pairs, weight = border_weights(landscape)
         self.weight = connectivity_weight * weight
@@ -129,6 +110,10 @@ class Program:
         self.lower[self.scarce] = self.needed / self.scale
         self.upper[self.scarce] = math.inf
         self.integer = np.arange(sizes.sum()) < sizes[:2].sum()
+
+    def left(self):
+        """Seconds."""
+        return self.deadline - perf_counter()
 
     # Maps of labels
 
@@ -232,7 +217,7 @@ class Program:
         prices = np.maximum(-dual, 0) / self.scale
         return np.array(solution.col_value), highs.getInfo().objective_function_value, prices
 
-    def round(self, values, prices, clock):
+    def round(self, values, prices):
         """A whole plan near the relaxation's, improved by exchanges; it may miss a floor."""
         if not len(self.free):
             return self.labels_of(values)
@@ -240,7 +225,7 @@ class Program:
         # Among crops that share a parcel, or where habitat is rounded away, the dearest harvest.
         worth[self.x] = prices[self.crop] * self.harvest[self.parcel, self.crop]
         labels = self.labels_of(values + 1e-4 * worth / max(worth.max(), 1e-9))
-        return self.exchange(labels, prices, clock)
+        return self.exchange(labels, prices)
 
     def gap(self, objective, bound):
         """`Plan.gap`; what is less than the solver's rounding is 0."""
@@ -249,38 +234,25 @@ class Program:
             return 0.0
         return (bound - objective) / objective if objective else math.inf
 
-    def search(self, labels, bound, prices, wanted, clock):
+    def search(self, labels, bound, prices, wanted):
         """A plan whose gap is `wanted`, or the best until the time is up, and the bound; HiGHS
         starts from `labels`."""
         best = self.worth_of(labels)
-        if self.gap(best, bound) <= wanted or clock.left() <= 0:
+        if self.gap(best, bound) <= wanted or self.left() <= 0:
             return labels, bound
-        highs = self.solver(integer=True, gap=wanted, time_limit=clock.left())
+        highs = self.solver(integer=True, gap=wanted, time_limit=self.left())
         start = highspy.HighsSolution()
         start.col_value = self.columns_of(labels)
         highs.setSolution(start)
-        failures = []
-
-        def tell(event):
-            found, none_above = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
-            try:
-                clock.say(found, none_above, self.gap(found, none_above))
-            except BaseException as error:  # it must not pass through the solver
-                failures.append(error)
-                event.interrupt()
-
-        highs.cbMipInterrupt.subscribe(tell)
         highs.run()
-        if failures:
-            raise failures[0]
         plans, values = [labels], np.array(highs.getSolution().col_value)
         if len(values):
             found = self.labels_of(values)
-            plans += [found, self.exchange(found, prices, clock)]
+            plans += [found, self.exchange(found, prices)]
         labels = max(filter(self.meets, plans), key=self.worth_of)
         return labels, max(self.worth_of(labels), min(bound, highs.getInfo().mip_dual_bound))
 
-    def exchange(self, labels, prices, clock):
+    def exchange(self, labels, prices):
         """Change up to three parcels at a time while that is a gain and there is time.
 
         With prices on what is scarce, a single change costs little where two labels are nearly
@@ -294,7 +266,7 @@ class Program:
             dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
             exchanged = self._exchanges(labels, prices, charge * dear)
             for labels in exchanged:
-                late += clock.left() <= 0
+                late += self.left() <= 0
                 if late and (late > _LATE or self.meets(labels)):
                     return labels
             if self.meets(labels):
@@ -343,7 +315,7 @@ class Program:
             else:
                 return
 
-    def labels_of_optimal_plans(self, labels, clock):
+    def labels_of_optimal_plans(self, labels):
         """For every parcel, all labels that occur in some plan as good as `labels`; None where
         the time is up before they are known."""
         best = self.worth_of(labels)
@@ -357,11 +329,11 @@ class Program:
         for (i, label), c in column.items():
             if seen[i, label]:
                 continue
-            if clock.left() <= 0:
+            if self.left() <= 0:
                 return None
             highs.changeColBounds(int(c), 1.0, 1.0)
             # HiGHS counts the seconds of all its runs.
-            highs.setOptionValue("time_limit", highs.getRunTime() + clock.left())
+            highs.setOptionValue("time_limit", highs.getRunTime() + self.left())
             highs.run()
             status = highs.getModelStatus()
             if status == highspy.HighsModelStatus.kOptimal:
@@ -384,9 +356,9 @@ class Program:
                     f"all land grew it, {floor - t:,.1f} t short)"
                 )
 
-    def refuse_what_cannot_be_met_together(self, clock):
+    def refuse_what_cannot_be_met_together(self):
         """Labels that meet every floor; CasebookError where none do or none are found in time."""
-        highs = self.solver(integer=True, time_limit=max(clock.left(), _SHORTEST), short=True)
+        highs = self.solver(integer=True, time_limit=max(self.left(), _SHORTEST), short=True)
         highs.run()
         values = np.array(highs.getSolution().col_value)
         missing = np.full(len(CROPS), math.inf)
