@@ -157,8 +157,7 @@ def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
 
     Returns:
         `constant` (`answer`, `train`, `test`), `rules` (name -> `train`, `test`), `best`, the
-        rule that is right most often in training, `best_by_steps` (steps -> figure) and `steps`
-        (steps -> rows of the test problems).
+        rule that is right most often in training, and `best_by_steps` (steps -> figure).
     """
 
     def right(rows: pd.DataFrame, rule: str) -> Figure:
@@ -177,5 +176,4 @@ def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
         "rules": rules,
         "best": best,
         "best_by_steps": {str(steps): right(rows, best) for steps, rows in test.groupby("steps")},
-        "steps": {str(steps): len(rows) for steps, rows in test.groupby("steps")},
     }
