@@ -174,13 +174,6 @@ def read(
     return frame
 
 
-def provenance(frame: pd.DataFrame) -> dict[str, Any]:
-    """Where a table of `read` came from, for a record; of the whole split, if rows were cut."""
-    if "checksum" not in frame.attrs:
-        raise CasebookError("this table does not say where its problems came from")
-    return {key: frame.attrs[key] for key in ATTRIBUTES}
-
-
 def checksum(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
     """SHA-256 over the content: the values of `columns` of each row, as one JSON list a line.
 
