@@ -50,8 +50,6 @@ HOSTILE = [
     r"\boxed{5}" + "." * 1_000_000 + "x",
     r"\boxed" + " " * 1_000_000,
     "$x" * 500_000,
-    r"\boxed{9^{9^{9^{9^9}}}}",
-    r"\boxed{__import__('os').abort()}",
 ]
 
 
@@ -62,44 +60,27 @@ def box(content):
 # The form
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        CAREFUL,
-        "Then $x = 5$ or so.\n\n\\[\\boxed{5}\\]",
-        r"so \( \boxed{5} \).",
-        r"So it is $\boxed{\frac{1}{2}}$.",
-        r"$$\boxed{\left\{1,2\right\}}$$",
-        r"\boxed {5}",
-        r"\fbox{5 }",
-        r"\boxed{y = 2x + 3}",
-        r"\boxed{\theta = 30^\circ}",
-        r"\boxed{x=5\text{ or }x=-5}",
-        r"\boxed{3, 5, 7}",
-        r"\boxed{5 cm}",
-        r"\boxed{\text{Carla and Bob}}",
-        r"\boxed{\begin{pmatrix} 1 \\ 2 \end{pmatrix}}",
-    ],
+WELL_FORMED = (
+    *(CAREFUL, "Then $x = 5$ or so.\n\n\\[\\boxed{5}\\]", r"so \( \boxed{5} \).", r"\boxed {5}"),
+    *(r"$$\boxed{\left\{1,2\right\}}$$", r"\fbox{5 }", r"\boxed{y = 2x + 3}"),
+    *(r"\boxed{\theta = 30^\circ}", r"\boxed{x=5\text{ or }x=-5}", r"\boxed{\text{Carla and Bob}}"),
 )
-def test_one_answer_in_one_box_at_the_end_is_well_formed(completion):
-    assert grade(completion, "5").well_formed
-    assert boxed_format()([completion]) == [1.0]
+NOT_WELL_FORMED = (
+    *("", "5", r"\boxed{}", r"\boxed5", r"\boxed{5", r"\boxed{\frac{1}{2}"),
+    *(r"\boxed{5} and that is all", r"\boxed{5} cm", r"\boxed{5} or \boxed{6}"),
+    *(r"\boxed{5}\fbox{5}", r"\boxed{\boxed{5}}", r"\boxed{3+4=7}", r"\boxed{x=2+3=5}"),
+    *(r"\boxed{\sqrt{4}=2}", r"\boxed{x=}", r"\boxed{the answer is 5}", "\\boxed{5\n6}"),
+    *(r"\boxed{<think>5}", r"\boxed{not 5}", rf"\boxed{{{'5' * (LONGEST + 1)}}}"),
+)
 
 
 @pytest.mark.parametrize(
-    "completion",
-    [
-        *("", "5", r"\boxed{}", r"\boxed{ }", r"\boxed5", r"\boxed{5", r"\boxed{\frac{1}{2}"),
-        *(r"\boxed{5} and that is all", r"\boxed{5} cm", r"\boxed{5} or \boxed{6}"),
-        *(r"\boxed{5}\fbox{5}", r"\boxed{\boxed{5}}", r"\boxed{3+4=7}", r"\boxed{x=2+3=5}"),
-        *(r"\boxed{\frac{1}{4}+\frac{1}{2}=\frac{3}{4}}", r"\boxed{\sqrt{4}=2}", r"\boxed{x=}"),
-        *(r"\boxed{the answer is 5}", "\\boxed{5\n6}", r"\boxed{<think>5}", r"\boxed{not 5}"),
-        *(r"\boxed{5 \text{ million}}", rf"\boxed{{{'5' * (LONGEST + 1)}}}"),
-    ],
+    ("completion", "holds"),
+    [*((text, True) for text in WELL_FORMED), *((text, False) for text in NOT_WELL_FORMED)],
 )
-def test_anything_else_is_not(completion):
-    assert not grade(completion, "5").well_formed
-    assert boxed_format()([completion]) == [0.0]
+def test_one_answer_in_one_box_at_the_end_is_well_formed(completion, holds):
+    assert grade(completion, "5").well_formed is holds
+    assert boxed_format()([completion]) == [float(holds)]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +88,7 @@ def test_anything_else_is_not(completion):
     [
         ("5", True),
         (" $\\frac{1}{2}$.\n", True),
-        ("x=5", True),
         (r"\text{Monday}", True),
-        ("", False),
         (".", False),
         ("$", False),
         ("5\n6", False),
@@ -139,16 +118,7 @@ def test_a_bare_answer_is_read_where_one_is_asked_for():
 # The grade
 
 
-def test_a_grade_of_a_careful_completion():
-    assert grade(CAREFUL, "5") == Grade(True, "5", True)
-    assert grade([{"role": "assistant", "content": CAREFUL}], "5").strict
-
-
-def test_a_calculation_in_the_box_is_right_and_not_well_formed():
-    assert grade(r"\boxed{3+4=7}", "7") == Grade(False, "3+4=7", True)
-
-
-@pytest.mark.parametrize("answer", [None, 5, 5.0, b"5", ["5"], {}])
+@pytest.mark.parametrize("answer", [None, 5, b"5", ["5"]])
 def test_an_answer_that_is_no_text_is_met_by_nothing(answer):
     got = grade(CAREFUL, answer)
     assert (got.well_formed, got.correct) == (True, False)
@@ -184,15 +154,10 @@ def test_hostile_texts_are_paid_nothing_in_bounded_time(text):
     ("content", "gold", "paid"),
     [
         ("5", "5", 1.0),
-        (" 5 ", "5", 1.0),
-        ("5", " 5\n", 1.0),
+        (" 5 ", "5\n", 1.0),
         (r"\frac{1}{2}", r"\frac{1}{2}", 1.0),
-        (r"\dfrac{1}{2}", r"\frac{1}{2}", 0.0),
         (r"\frac12", r"\frac{1}{2}", 0.0),
-        ("0.5", r"\frac{1}{2}", 0.0),
-        ("5.0", "5", 0.0),
         ("x=5", "5", 0.0),
-        ("3+2=5", "5", 0.0),
     ],
 )
 def test_exact_match_is_letter_for_letter(content, gold, paid):
@@ -251,16 +216,12 @@ def test_what_is_exact_is_equivalent(text, gold):
         (CAREFUL, 1.0),
         ("<think></think>5", 1.0),
         (" \n<think>a</think> \n 5", 1.0),
-        ("<think>a</think>", 0.0),
         ("<think>a</think> \n", 0.0),
         ("<think>a 5", 0.0),
-        ("a</think>5", 0.0),
         ("</think>a<think>5", 0.0),
         ("so <think>a</think>5", 0.0),
         ("<think>a</think><think>b</think>5", 0.0),
-        ("<think><think>a</think>5", 0.0),
         (r"\boxed{5}", 0.0),
-        ("", 0.0),
     ],
 )
 def test_think_format(text, paid):
@@ -286,7 +247,7 @@ def test_overlong_falls_over_the_buffer(tokens, paid):
     assert got == pytest.approx([paid])
 
 
-@pytest.mark.parametrize("options", [(0, 1), (10, 0), (10, 11), (10, 5, 1.0), (10, 5, math.nan)])
+@pytest.mark.parametrize("options", [(10, 0), (10, 11), (10, 5, 1.0), (10, 5, math.nan)])
 def test_overlong_refuses_what_makes_no_sense(options):
     with pytest.raises(CasebookError, match="overlong needs 1 <= buffer <= max_length"):
         overlong(*options)
@@ -301,7 +262,6 @@ def test_overlong_refuses_what_makes_no_sense(options):
         (lambda: exact_match("first"), "unknown box 'first': known are last, documentation"),
         (lambda: equivalence("all"), "unknown reading 'all': known are box, any, strict"),
         (lambda: gated("tags"), "unknown form 'tags': known are think_format, boxed_format"),
-        (lambda: gated("think_format", "all"), "unknown reading 'all'"),
         (lambda: REWARDS["accuracy"], "unknown reward 'accuracy': known are exact_match, equiv"),
     ],
 )

@@ -27,17 +27,6 @@ def value(line_side):
     return eval(re.sub(r"\d+", lambda m: f"Fraction({m[0]})", text), {"Fraction": Fraction})
 
 
-def test_no_text_is_in_two_splits():
-    texts = {split: {p.text for p in pool} for split, pool in templates.pools().items()}
-    assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
-
-
-@pytest.mark.parametrize("split", templates.SHARES)
-def test_a_split_has_about_its_share(split):
-    share = len(templates.pools()[split]) / len(ALL)
-    assert share == pytest.approx(templates.SHARES[split], abs=0.03)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gold_forms_and_slip_are_decided_right(family):
     for problem in of_family(family, 8):
