@@ -97,7 +97,7 @@ PLAIN = {"method": "plain_grpo"}
         ({"reward_kwargs": {"kl_penalty": {}}}, "unknown reward in reward_kwargs 'kl_penalty'"),
         ({"reward_kwargs": {"correct": 3}}, "reward_kwargs of correct must be a mapping"),
         ({"reward_kwargs": {"tag_format": {"tagz": 1}}}, "reward_kwargs do not fit: .*tagz"),
-        (KL | {"reward_kwargs": {"kl_penalty": {"beta": 1}}}, "fit: kl_penalty takes none"),
+        (KL | {"reward_kwargs": {"kl_penalty": {"beta": 1}}}, "reward_kwargs do not fit: .*beta"),
         ({"also_evaluate": {"free": None}}, "also_evaluate must map names to settings"),
         ({"also_evaluate": {"hot": {"temperature": 2}}}, "of also_evaluate 'hot' 'temperature'"),
         ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
@@ -163,9 +163,9 @@ def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
         (b"a: [", "not valid YAML"),
         (b"case: poker\n", "the field 'profile' is missing"),
         ("title: Königsweg".encode("latin-1"), "not a text in UTF-8"),
-        (b"case: " + b"[" * 5000, "nested too deeply"),
+        (b"case: " + b"[" * 5000, "not valid YAML"),
         (b"seed: 1\nbeta: 0.1\nseed: 2\n", "the key 'seed' is there twice in line 3"),
-        (b"a: &a [1, 1]\nb: [*a, *a]", r"the reference \*a is not read here"),
+        (b"seed: &a [*a]", "seed is .* and must be a whole number"),
         (b"case: !!python/object:os.system x", "not valid YAML"),
         (b"case: 2020-13-45", "not valid YAML"),
     ],
@@ -181,7 +181,7 @@ def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, content, mess
 
 
 def test_an_anchor_may_be_used_where_arms_share_values():
-    assert parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2}", aliases=True) == {
+    assert parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2}") == {
         "a": {"x": 1},
         "b": {"x": 2},
     }

@@ -428,7 +428,7 @@ def train(
         rows: a data set with `prompt` and whatever columns the rewards read.
         reward: pairs of a TRL reward function and its weight.
         settings: a training's configuration, as in `configs/<case>/<profile>.yaml`; which of its
-            fields this loop knows, `casebook.settings.check_plain` says. A step is
+            fields this loop knows, `casebook.settings` says. A step is
             `per_device_train_batch_size x gradient_accumulation_steps` completions, taken at
             once.
         log: called after each step with its number and its metrics, in TRL's names.

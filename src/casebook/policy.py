@@ -43,7 +43,7 @@ class Policy:
         self.model.eval()
         self.settings = read_settings(card["case"], card["profile"])
         if (config := folder.parent / "config.yaml").exists():
-            self.settings |= read_yaml(config, aliases=True)
+            self.settings |= read_yaml(config)
         self.settings |= card
         self.case = load_case(card["case"])
 

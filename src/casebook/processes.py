@@ -148,11 +148,6 @@ def end() -> bool:
     return first()
 
 
-def in_record() -> dict[str, int]:
-    """What a record says of the processes: nothing of a single one."""
-    return {"processes": count()} if count() > 1 else {}
-
-
 def says_it(sentence: str) -> bool:
     """Whether this process should tell the user, and none has told the same before."""
     if _store is None:

@@ -1,9 +1,8 @@
 """What the file of a training may say: one table of fields, with all that is known of each.
 
-`FIELDS` is the only list of them. It is checked here without torch or TRL, so that a mistake in a
-file or on the command line is one sentence within a second. The names are TRL's own, those of its
-`ModelConfig`, and what a case needs besides: the fields with an `own` default. A field of TRL that
-is not listed has no effect on a run here or was never tried, and is refused.
+`FIELDS` is the only list of them, checked here without torch or TRL: a mistake is one sentence
+within a second. The names are TRL's own, those of its `ModelConfig`, and what a case needs besides
+(the fields with an `own` default). Any other field of TRL was never tried here, and is refused.
 """
 
 import json
@@ -29,7 +28,6 @@ SUPERVISED = ("sft", "rejection")
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")  # those of `casebook.grpo`; TRL has more
 CONSTRAINTS = ("none", "position", "trie")
 SEEDS = 2**32 - 1  # NumPy takes none above
-LARGEST = 2**20  # bytes of a file of settings
 TRLS, ANY = object(), object()  # TRL's own default; no value is asked for
 
 
@@ -39,18 +37,15 @@ class Field(NamedTuple):
     Attributes:
         kind: one of `KINDS`.
         low, high: bounds of a number, both included unless they are in `but`.
-        choices: of a word.
-        but: values between the bounds that are not taken.
         none: whether null is taken, for TRL's own default.
-        marks: what the field is for, some of these words, with blanks between them:
-            `needed` (no file may leave it out), `lora` (nor where an adapter is trained), `plain`
-            (nor where a loop of `casebook.grpo` trains); `card` (decides how a saved policy is
-            loaded and writes), `base` and `test` (decide only how a model is measured), `own_run`
-            (differs between runs of one arm).
+        marks: some of these words: `needed` (no file may leave it out), `lora` (nor where an
+            adapter is trained), `plain` (nor where a loop of `casebook.grpo` trains); `card`
+            (decides how a saved policy is loaded and writes), `base` and `test` (only how a model
+            is measured), `own_run` (differs between runs of one arm).
         own: the default of a field that is not TRL's.
-        plain: the one value that the loops of `casebook.grpo` know. Anything else is refused: a
-            setting that is read and ignored is how two runs get compared that were never the same.
-        shared: the one value that several processes can train with.
+        plain, shared: the one value that the loops of `casebook.grpo` know, and that several
+            processes can train with. Others are refused: a setting that is read and ignored is how
+            two runs get compared that were never the same.
     """
 
     kind: str
@@ -89,11 +84,11 @@ class Field(NamedTuple):
             return isinstance(value, str) and value in self.choices
         if self.kind == "text":
             return _is_text(value)
-        if self.kind == "names":
-            names = isinstance(value, list) and value and all(map(_is_text, value))
-            return bool(names) and len(set(value)) == len(value)
-        if self.kind == "modules":
-            return _is_text(value) or Field("names").takes(value)
+        if self.kind == "modules" and _is_text(value):
+            return True
+        if self.kind in ("names", "modules"):
+            texts = isinstance(value, list) and value and all(map(_is_text, value))
+            return bool(texts) and len(set(value)) == len(value)
         if self.kind == "numbers":
             numbers = isinstance(value, list) and not any(isinstance(v, str) for v in value)
             return numbers and all(map(Field("number").takes, value))
@@ -298,12 +293,11 @@ def checked(
         overrides: fields that take another value, by the names the file uses.
 
     Returns:
-        Field -> value, numbers as floats, also `1e-3`, which YAML's grammar calls a text, and 0,
-        which torch does not take beside 0.999.
+        Field -> value, numbers as floats, also `1e-3`, which YAML's grammar calls a text.
 
     Raises:
-        CasebookError: no such file, not a mapping, an unknown field, reward, case, profile or
-            prompt, a value that its field does not take, or values that cannot go together.
+        CasebookError: no such file, an unknown name, a value that its field does not take, or
+            values that cannot go together.
     """
     if isinstance(source, tuple):
         settings, where = read_settings(*source), "/".join(source)
@@ -320,27 +314,6 @@ def checked(
         name: value if value is None or FIELDS[name].kind != "number" else _number(value)
         for name, value in settings.items()
     }
-
-
-def check_plain(settings: Mapping[str, Any], algorithm: str, adapter: bool) -> None:
-    """Raise a `CasebookError` where `casebook.grpo` does not know a setting, or lacks one.
-
-    Args:
-        settings: of a training.
-        algorithm: `"reinforce"`, `"ppo"` or `"grpo"`.
-        adapter: whether the policy is an adapter, which can be switched off.
-    """
-    for name in marked("plain"):
-        if name not in settings:
-            raise CasebookError(f"the field {name!r} is missing, which a plain loop needs")
-    known = {name: field.plain for name, field in FIELDS.items() if field.plain is not ANY}
-    known["steps_per_generation"] = settings["gradient_accumulation_steps"]
-    for name, value in known.items():
-        if settings.get(name) is not None and settings[name] != value:
-            raise CasebookError(f"the plain loop knows {name} only as {value!r}")
-    check_name("loss type", settings["loss_type"], LOSSES)
-    if settings["beta"] and (algorithm != "grpo" or not adapter):
-        raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
 
 
 def check_present(settings: Mapping[str, Any]) -> None:
@@ -360,34 +333,26 @@ def check_present(settings: Mapping[str, Any]) -> None:
 def read_arms(case: str) -> dict[str, dict[str, Any]]:
     """The arms of a case: name -> `profile`, `seeds`, `overrides`, `question`.
 
-    An arm that goes beyond the case's own question has `extension_hours` as well: an estimate for
-    all of its seeds, of one thread. It is made only when it is named.
+    An arm beyond the case's own question has `extension_hours` as well, an estimate for all of its
+    seeds on one thread. It is made only when it is named.
     """
     check_name("case", case, known_cases())
     path = paths.CONFIGS / case / "experiments.yaml"
     if not path.exists():
         raise CasebookError(f"the case {case!r} has no experiments ({path})")
-    arms = read_yaml(path, aliases=True)
-    if not arms:
-        raise CasebookError(f"{path} names no arms")
+    arms = read_yaml(path)
     for name, arm in arms.items():
         if not isinstance(arm, Mapping) or set(arm) - {EXTENSION} != ARM_FIELDS:
             raise CasebookError(f"{path}: the arm {name!r} needs {', '.join(sorted(ARM_FIELDS))}")
         if not isinstance(arm["seeds"], list) or not isinstance(arm["overrides"], Mapping):
             raise CasebookError(f"{path}: the arm {name!r} needs a list of seeds and overrides")
-        if not AMOUNT.takes(arm.get(EXTENSION, 0)):
-            raise CasebookError(f"{path}: {EXTENSION} of the arm {name!r} must be {AMOUNT}")
     return arms
 
 
 def chosen_runs(
     case: str, profile: str, arms: Iterable[str] | None, seeds: Iterable[int] | None
 ) -> list[tuple[str, int, dict[str, Any]]]:
-    """The runs that some arms and seeds of a case name: arm, seed, overrides.
-
-    Raises:
-        CasebookError: unknown case, profile or arm, or an arm that cannot be trained.
-    """
+    """The runs that some arms and seeds of a case name, all checked: arm, seed, overrides."""
     load_case(case)
     check_name("profile", profile, PROFILES)
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
@@ -426,43 +391,20 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-class _WithoutAliases(_Loader):
-    """The same without references: they can be circular, or multiply into gigabytes."""
-
-    def compose_node(self, parent, index):
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            problem = f"the reference *{event.anchor} is not read here"
-            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
-
-
-def parse_yaml(text: str, aliases: bool = False) -> Any:
-    """A value written in YAML.
-
-    Args:
-        aliases: read references (`*name`) to what has an anchor (`&name`).
-
-    Raises:
-        CasebookError: what is wrong with the text, and where.
-    """
+def parse_yaml(text: str) -> Any:
+    """A value written in YAML; a `CasebookError` says what is wrong with the text, and where."""
     try:
-        return yaml.load(text, _Loader if aliases else _WithoutAliases)
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise CasebookError(f"not valid YAML: {error.problem}{line}") from None
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
-        raise CasebookError(f"not valid YAML: {error}".replace("\n", " ")) from None
-    except RecursionError:
-        raise CasebookError("not valid YAML: nested too deeply") from None
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        said, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
+        said = (said or str(error)) + (f" in line {mark.line + 1}" if mark else "")
+        raise CasebookError("not valid YAML: " + said.replace("\n", " ")) from None
 
 
-def read_yaml(path: Path, aliases: bool = False) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
     try:
-        if path.is_char_device() or path.stat().st_size > LARGEST:
-            raise CasebookError("no file of at most 1 MiB, as settings are")
-        settings = parse_yaml(path.read_text(encoding="utf-8"), aliases)
+        settings = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
@@ -505,12 +447,9 @@ def _check_names(settings: Mapping[str, Any]) -> None:
         check_name("reward in reward_kwargs", name, rewards)
         if not isinstance(given, Mapping):
             raise CasebookError(f"reward_kwargs of {name} must be {KINDS['mapping']}")
-    if parameters.get(KL_PART):
-        raise CasebookError(f"reward_kwargs do not fit: {KL_PART} takes none")
     try:
-        for name in rewards:
-            if name != KL_PART:
-                case.rewards[name](**parameters.get(name, {}))
+        for name in rewards:  # the KL part is no reward of the case, and takes no parameters
+            case.rewards.get(name, lambda: None)(**parameters.get(name, {}))
     except (TypeError, ValueError, ArithmeticError) as error:
         raise CasebookError(f"reward_kwargs do not fit: {error}") from error
     also = settings.get("also_evaluate") or {}
@@ -533,17 +472,15 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     if rule != "none" and method in PLAIN:
         raise CasebookError(f"the method {method!r} samples without a constraint")
     if method in PLAIN:
-        check_plain(settings, PLAIN[method], settings["use_peft"])
-    if settings["max_completion_length"] >= settings["max_seq_length"]:
+        _check_plain(settings)
+    written, room = settings["max_completion_length"], settings["max_seq_length"]
+    if written >= room:
         raise CasebookError(
-            f"max_completion_length {settings['max_completion_length']} leaves no room for a "
-            f"prompt in max_seq_length {settings['max_seq_length']}"
+            f"max_completion_length {written} leaves no room for a prompt in max_seq_length {room}"
         )
-    if settings.get("logging_steps", 1) > settings["max_steps"]:
-        raise CasebookError(
-            f"logging_steps is {settings['logging_steps']}, and there are only "
-            f"{settings['max_steps']} steps: nothing would be logged"
-        )
+    logging, steps = settings.get("logging_steps", 1), settings["max_steps"]
+    if logging > steps:
+        raise CasebookError(f"logging_steps is {logging}, and there are only {steps} steps")
     size = settings["per_device_train_batch_size"] * int(os.environ.get("WORLD_SIZE") or 1)
     size *= settings.get("steps_per_generation") or settings["gradient_accumulation_steps"]
     if size % settings["num_generations"]:
@@ -560,10 +497,24 @@ def _check_together(settings: Mapping[str, Any]) -> None:
         raise CasebookError("measure validation needs evaluate_every above 0, or nothing is seen")
     if settings.get("bf16") and settings.get("fp16"):
         raise CasebookError("bf16 and fp16 are both true, and only one of them can be")
-    if settings["fast_inference"]:
-        for name in ("use_peft", "vllm_gpu_memory_utilization"):
-            if not settings.get(name):
-                raise CasebookError(f"fast_inference needs {name}")
+    for name in ("use_peft", "vllm_gpu_memory_utilization"):
+        if settings["fast_inference"] and not settings.get(name):
+            raise CasebookError(f"fast_inference needs {name}")
+
+
+def _check_plain(settings: Mapping[str, Any]) -> None:
+    """What a loop of `casebook.grpo` does not know, or lacks."""
+    for name in marked("plain"):
+        if name not in settings:
+            raise CasebookError(f"the field {name!r} is missing, which a plain loop needs")
+    known = {name: field.plain for name, field in FIELDS.items() if field.plain is not ANY}
+    known["steps_per_generation"] = settings["gradient_accumulation_steps"]
+    for name, value in known.items():
+        if settings.get(name) is not None and settings[name] != value:
+            raise CasebookError(f"the plain loop knows {name} only as {value!r}")
+    check_name("loss type", settings["loss_type"], LOSSES)
+    if settings["beta"] and not (settings["method"] == "plain_grpo" and settings["use_peft"]):
+        raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
 
 
 def _number(value: Any) -> float:

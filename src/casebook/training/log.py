@@ -45,12 +45,10 @@ class CompletionLog:
         self.group_size = config.num_generations
         self.scale = config.scale_rewards
         self.each_part_scaled = config.multi_objective_aggregation == "normalize_then_sum"
-        # One batch of completions serves so many steps; the loops of `casebook.grpo` count each
-        # batch as one.
+        # One batch of completions serves so many steps; the plain loops count each batch as one.
         batches = config.steps_per_generation * config.num_iterations
-        self.span = 1
-        if config.method == "grpo":
-            self.span = max(1, batches // config.gradient_accumulation_steps)
+        steps = batches // config.gradient_accumulation_steps
+        self.span = max(1, steps) if config.method == "grpo" else 1
         self.last_step = config.max_steps
         self.values: dict[str, list[float]] = {}
 
@@ -59,24 +57,18 @@ class CompletionLog:
         return [self._wrap(function) for function in functions]
 
     def _wrap(self, function: Callable) -> Callable:
-        name = function.__name__
-
         def reward(prompts, completions, completion_ids, trainer_state, **columns):
-            values = function(
-                prompts=prompts,
-                completions=completions,
-                completion_ids=completion_ids,
-                **columns,
-            )
-            self.values[name] = values
+            asked = {"prompts": prompts, "completions": completions}
+            values = function(**asked, completion_ids=completion_ids, **columns)
+            self.values[function.__name__] = values
             step = trainer_state.global_step + 1
             if len(self.values) == len(self.weights):
                 if self._due(step):
-                    self._write_all(step, prompts, completions, completion_ids, columns["answer"])
+                    self._write(step, prompts, completions, completion_ids, columns["answer"])
                 self.values = {}
             return values
 
-        reward.__name__ = name
+        reward.__name__ = function.__name__
         return reward
 
     def _due(self, step: int) -> bool:
@@ -84,17 +76,15 @@ class CompletionLog:
         steps = range(step, step + self.span)
         return any(s in (1, self.last_step) or s % self.every == 0 for s in steps)
 
-    def _write_all(self, step, prompts, completions, completion_ids, answers) -> None:
-        """Write down what all processes have written; the first one does."""
-        columns = (prompts, completions, completion_ids, answers, *self.values.values())
-        rows = processes.gathered(list(zip(*columns, strict=True)))
-        if processes.first():
-            columns = list(zip(*rows, strict=True))
-            self.values = dict(zip(self.values, columns[4:], strict=True))
-            self.write(step, *columns[:4])
+    def _write(self, step: int, *columns) -> None:
+        """Write one step's completions with grades, reward parts, reward and advantage.
 
-    def write(self, step, prompts, completions, completion_ids, answers) -> None:
-        """Write one step's completions with grades, reward parts, reward and advantage."""
+        They are those of all processes, and the first one writes them.
+        """
+        rows = processes.gathered(list(zip(*columns, *self.values.values(), strict=True)))
+        if not processes.first():
+            return
+        prompts, completions, completion_ids, answers, *parts = zip(*rows, strict=True)
         texts = [text_of(completion) for completion in completions]
         rows = (
             {"step": step, "prompt": text_of(prompt), "answer": answer}
@@ -109,7 +99,7 @@ class CompletionLog:
             for text, ids in zip(texts, completion_ids, strict=True)
         )
         table = graded(self.case, rows, written, self.variant)
-        for name, values in self.values.items():
+        for name, values in zip(self.values, parts, strict=True):
             table[f"reward/{name}"] = values
         table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
         table["advantage"] = self._advantages(table)
@@ -121,10 +111,8 @@ class CompletionLog:
     def _advantages(self, table: pd.DataFrame) -> np.ndarray:
         """The advantages that TRL computes from these rewards."""
         if self.each_part_scaled:
-            parts = (
-                self._scaled(table[f"reward/{n}"], "group") * w for n, w in self.weights.items()
-            )
-            total = sum(parts)
+            weights = self.weights.items()
+            total = sum(self._scaled(table[f"reward/{n}"], "group") * w for n, w in weights)
             return (total - total.mean()) / (total.std(ddof=1) + 1e-4)
         return self._scaled(table["reward"], self.scale)
 
@@ -133,13 +121,7 @@ class CompletionLog:
 
 
 class WatchCallback(TrainerCallback):
-    """Warns of what `casebook.detectors` see in a run, each of them once.
-
-    Args:
-        run: the run's folder.
-        settings: what was asked for.
-        say: called with each warning.
-    """
+    """Says what `casebook.detectors` see in a run, each of their warnings once."""
 
     def __init__(self, run: Run, settings: Mapping[str, Any], say: Callable[[str], None] = print):
         self.run, self.watch, self.say = run, RunWatch(settings), say
@@ -188,6 +170,8 @@ class RunCallback(TrainerCallback):
         config = self.config
         if not config.evaluate_every or not processes.first():
             return
+        slow = PROFILES[config.profile].device == "gpu"  # minutes, with an embedded model seconds
+        shown = self.progress.measuring("held-out rows") if slow else None
         evaluation = evaluate(
             model,
             self.tokenizer,
@@ -199,7 +183,7 @@ class RunCallback(TrainerCallback):
             variant=config.variant,
             drift=True,
             settings=config.settings,
-            progress=self._shown(),
+            progress=shown,
         )
         summary = evaluation.summary()
         figures = {
@@ -212,11 +196,6 @@ class RunCallback(TrainerCallback):
         if wandb and wandb.run:  # TRL's callback knows nothing of this evaluation
             wandb.log({f"eval/{name}": value for name, value in figures.items()})
         self.progress.note(step, figures)
-
-    def _shown(self) -> Callable[[int, int], None] | None:
-        """Where an evaluation takes minutes it is seen; with an embedded model it takes seconds."""
-        slow = PROFILES[self.config.profile].device == "gpu"
-        return self.progress.measuring("held-out rows") if slow else None
 
     def _append(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         line = {"kind": kind, **figures, "step": step, "seconds": round(self.seconds, 3)}

@@ -19,6 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ import torch
 from datasets import Dataset
 from safetensors import SafetensorError
 from transformers import PrinterCallback, TrainerCallback, TrainerState, set_seed
-from trl import GRPOTrainer
 
 from casebook import grpo, models, processes, stopping
 from casebook.case import CasebookError, load_case
@@ -41,13 +41,7 @@ from casebook.settings import PLAIN, SUPERVISED, check_present
 from casebook.training import supervised
 from casebook.training.config import Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
-from casebook.training.log import (
-    CompletionLog,
-    RunCallback,
-    WatchCallback,
-    curve,
-    skipped_steps,
-)
+from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve, skipped_steps
 from casebook.training.measure import forget_peak, input_digests, measure, peak_mb
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
@@ -73,10 +67,16 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     run = Run(Path(output) if output else default_folder(config))
     check_present(config.settings)
     processes.check(config)
+
+    def begins() -> bool:
+        check_folder(run, resume)
+        busy = f"another process trains into {run.path}: wait for its end"
+        held.enter_context(alone_in(run.path, busy))
+        return prepare(run, config, resume)
+
     try:
         with engine.freed_afterwards(), contextlib.ExitStack() as held:
-            begins = processes.agreed(lambda: _claim(run, config, resume, held))
-            return _train(run, config) if begins else run
+            return _train(run, config) if processes.agreed(begins) else run
     except (OSError, RuntimeError, SafetensorError) as error:
         trouble = write_trouble(error)
         if trouble is None and not run.path.is_dir():
@@ -87,14 +87,6 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             f"the run stopped, {run.path} cannot be written ({trouble}): what was written so far "
             "stays there; mend it, then go on with --resume"
         ) from error
-
-
-def _claim(run: Run, config: Config, resume: bool, held: contextlib.ExitStack) -> bool:
-    """Make the run folder ready, and keep it from other trainings; `False` if it has finished."""
-    check_folder(run, resume)
-    busy = f"another process trains into {run.path}: wait for its end"
-    held.enter_context(alone_in(run.path, busy))
-    return prepare(run, config, resume)
 
 
 def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
@@ -110,21 +102,16 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     kept = rows.filter(lambda row: len(token_ids(tokenizer, row["prompt"])) <= room)
     if not len(kept):
         raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
-    prompts = _completions_at_once(config) // config.num_generations
+    together = config.generation_batch_size  # completions, of all processes
+    if config.method in PLAIN:
+        together = config.per_device_train_batch_size * config.gradient_accumulation_steps
+    prompts = together // config.num_generations
     if config.method not in SUPERVISED and len(kept) < prompts:
         raise CasebookError(
             f"{len(kept)} training prompts do not fill a step, which takes {prompts}: lower "
             "per_device_train_batch_size or raise train_limit"
         )
     return kept, len(rows) - len(kept)
-
-
-def _completions_at_once(config: Config) -> int:
-    """How many completions are sampled together, all processes counted."""
-    if config.method in PLAIN:
-        accumulated = config.gradient_accumulation_steps
-        return config.per_device_train_batch_size * accumulated
-    return config.generation_batch_size
 
 
 @contextlib.contextmanager
@@ -194,7 +181,7 @@ def _train(run: Run, config: Config) -> Run:
         "provenance": provenance() | {"model": described},
         "inputs": input_digests(config),
         "rows_dropped": dropped,
-        **processes.in_record(),
+        **({"processes": processes.count()} if processes.count() > 1 else {}),
         **samples,
         "train_seconds": round(train_seconds, 1),
         "measure_seconds": round(time.perf_counter() - measuring, 1),
@@ -224,24 +211,20 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
     prepare(run, config, resume=False)
     model, tokenizer, rows, _ = beginning(config)
     callback = RunCallback(run, config, tokenizer, Progress("", quiet=True))
-    with contextlib.suppress(_Enough):
+    with contextlib.suppress(stopping.Stopped):
         _fit(run, config, model, tokenizer, rows, callback, [_EndAfter(steps)])
     return run
 
 
-class _Enough(Exception):
-    """Ends a training from inside a callback."""
-
-
+@dataclass
 class _EndAfter(TrainerCallback):
     """Ends a training when so many steps are logged."""
 
-    def __init__(self, steps: int):
-        self.steps = steps
+    steps: int
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if logs and "loss" in logs and state.global_step >= self.steps:
-            raise _Enough
+            raise stopping.Stopped
 
 
 def beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
@@ -268,7 +251,7 @@ def refusals() -> Iterator[None]:
 
 
 class _Checkpoints(TrainerCallback):
-    """Saves only where a run can go on exactly as it would have, and seals what is saved.
+    """Saves, and stops when asked, only where a run can go on exactly as it would have.
 
     A batch of completions may serve several steps, and a run that goes on between them would
     sample another. With `save_minutes` a checkpoint comes after so many minutes without one,
@@ -285,37 +268,20 @@ class _Checkpoints(TrainerCallback):
             self.batch = config.steps_per_generation * config.num_iterations
 
     def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step * self.rounds % self.batch and state.global_step < state.max_steps:
+            control.should_save = False
+            return
         # Several processes would not agree on the second; they save by steps alone.
         if processes.count() == 1 and time.monotonic() - self.saved >= self.seconds:
             control.should_save = True
-        if not self.whole(state):
-            control.should_save = False
-
-    def whole(self, state: TrainerState) -> bool:
-        """Whether a run that is saved after this step can go on as it would have."""
-        within = state.global_step * self.rounds % self.batch
-        return not within or state.global_step >= state.max_steps
+        if stopping.asked():
+            control.should_save = control.should_training_stop = True
 
     def on_save(self, args, state, control, **kwargs):
         processes.wait()  # each saves the state of its own random numbers
         if processes.first():
             self.run.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
         self.saved = time.monotonic()
-
-
-class _StopAsked(TrainerCallback):
-    """Saves and ends a training that was asked to stop, after the step that is going on.
-
-    Args:
-        whole: whether a training that is saved at some state can go on from there.
-    """
-
-    def __init__(self, whole: Callable[[TrainerState], bool]):
-        self.whole = whole
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if self.whole(state) and stopping.asked():
-            control.should_save = control.should_training_stop = True
 
 
 def _fit(
@@ -338,12 +304,24 @@ def _fit(
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return {"steps": config.max_steps, "samples": samples}
-    checkpoints = _Checkpoints(run, config)
-    callbacks += [checkpoints, _StopAsked(checkpoints.whole)]
+    callbacks.append(_Checkpoints(run, config))
     more = {}
     if method == "grpo":
+        rule = constraint_for(config.constraint, load_case(config.case).labels, tokenizer)
+        kind, own = RolloutTrainer, {"prompts_once": config.prompts_once}
+        if rule:
+            kind = ConstrainedTrainer
+            own |= {"constraint": rule, "score_constrained": config.score_constrained}
         with refusals():
-            trainer = grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks)
+            trainer = kind(
+                model=model,
+                reward_funcs=_logged_rewards(run, config, model, tokenizer),
+                args=arguments,
+                train_dataset=rows,
+                processing_class=tokenizer,
+                callbacks=callbacks,
+                **own,
+            )
     else:
         if method == "sft":
             texts = supervised.taught(config.case, rows, config.variant)
@@ -372,24 +350,6 @@ def _fit(
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         model.save_pretrained = partial(model.save_pretrained, state_dict=weights)
     return {"steps": trainer.state.global_step, "samples": samples, **more}
-
-
-def grpo_trainer(run, config, arguments, model, tokenizer, rows, callbacks) -> GRPOTrainer:
-    labels = load_case(config.case).labels
-    rule = constraint_for(config.constraint, labels, tokenizer)
-    kind, more = RolloutTrainer, {"prompts_once": config.prompts_once}
-    if rule:
-        kind = ConstrainedTrainer
-        more |= {"constraint": rule, "score_constrained": config.score_constrained}
-    return kind(
-        model=model,
-        reward_funcs=_logged_rewards(run, config, model, tokenizer),
-        args=arguments,
-        train_dataset=rows,
-        processing_class=tokenizer,
-        callbacks=callbacks,
-        **more,
-    )
 
 
 def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> None:

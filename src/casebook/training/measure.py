@@ -55,7 +55,11 @@ def measure(
     """
     if config.measure == "validation":
         return dict(NOT_TESTED)
-    _belongs_to(adapter, folder)
+    mark, note = weights_hash(adapter), folder / "policy"
+    if folder.exists() and (not note.exists() or note.read_bytes() != mark.encode()):
+        shutil.rmtree(folder)  # what lies there is another policy's
+    folder.mkdir(parents=True, exist_ok=True)
+    note.write_text(mark)
     if config.use_peft:
         policy = policy or load_saved(adapter)[:2]
         with policy[0].disable_adapter():
@@ -66,15 +70,6 @@ def measure(
     after, rows = measure_test(config, *policy, folder / "after", progress.measuring("after"))
     kept = {"completions_before": base[1], "completions": kept_rows(rows)}
     return {"before": base[0], "after": after, **kept}
-
-
-def _belongs_to(adapter: Path, folder: Path) -> None:
-    """Empty the folder of completions if it is another policy's."""
-    mark, note = weights_hash(adapter), folder / "policy"
-    if folder.exists() and (not note.exists() or note.read_bytes() != mark.encode()):
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    note.write_text(mark)
 
 
 def kept_rows(

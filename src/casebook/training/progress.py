@@ -9,19 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.progress import TextColumn
 
 SECONDS_BETWEEN = 10.0  # two lines of a log about one measurement
 
 
 class Progress:
-    """Shows the steps of one training.
-
-    Args:
-        title: what is trained.
-        quiet: show nothing.
-    """
+    """Shows the steps of one training, or nothing where it is to be quiet."""
 
     def __init__(self, title: str, quiet: bool = False):
         self.title, self.quiet = title, quiet
@@ -40,14 +35,8 @@ class Progress:
 
             self.output = display(_plain(f"{self.title}: starting"), display_id=True)
         elif sys.stderr.isatty():
-            self.bar = Bar(
-                TextColumn(self.title),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[figures]}"),
-                TimeRemainingColumn(),
-            )
-            self.task = self.bar.add_task("", total=steps, completed=step, figures="")
+            self.bar = Bar(*Bar.get_default_columns(), TextColumn("{task.fields[figures]}"))
+            self.task = self.bar.add_task(self.title, total=steps, completed=step, figures="")
             self.bar.start()
 
     def update(self, step: int, logs: Mapping[str, float]) -> None:

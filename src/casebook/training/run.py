@@ -44,7 +44,7 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """What was asked for."""
-        return read_yaml(self.path / "config.yaml", aliases=True)
+        return read_yaml(self.path / "config.yaml")
 
     def metrics(self) -> pd.DataFrame:
         """One row for each logged training step, in TRL's metric names."""
@@ -75,8 +75,7 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """All checkpoints, those included that a kill has cut short."""
-        folders = (self.path / "checkpoints").glob("checkpoint-*")
-        return [path for path in folders if step_of(path) is not None]
+        return [p for p in self.path.glob("checkpoints/checkpoint-*") if step_of(p) is not None]
 
     def seal(self, checkpoint: Path) -> None:
         """Declare a checkpoint whole, the last thing that is done to it: a kill comes before."""
@@ -111,11 +110,9 @@ def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = N
         return {n: v for n, v in settings.items() if n not in marked("own_run", "test")}
 
     wanted = trained_by(read_settings(case, profile))
-    for path in reversed(records):
-        run = Run(path.parent)
-        if read_record(path)["seed"] == seed and trained_by(run.settings()) == wanted:
-            return run
-    return None
+    runs = (Run(path.parent) for path in reversed(records))
+    right = (r for r in runs if r.record()["seed"] == seed and trained_by(r.settings()) == wanted)
+    return next(right, None)
 
 
 def prepare(run: Run, config: Config, resume: bool) -> bool:
@@ -143,23 +140,18 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
         text = yaml.safe_dump(plain(config.settings), sort_keys=False)
         (run.path / "config.yaml").write_text(text, encoding="utf-8")
     whole = run.checkpoint()
-    if whole:
-        _check_processes(run, whole)
+    # The trainer saves the state of its random numbers for each process.
+    count = len(list(whole.glob("rng_state*.pth"))) if whole else 0
+    if count and count != processes.count():
+        raise CasebookError(
+            f"the run in {run.path} was begun with another number of processes ({count}): go on "
+            "with as many, or name another folder"
+        )
     for path in run.checkpoints():
         if not (path / SEAL).exists():
             shutil.rmtree(path)
     _forget_after(run, whole)
     return True
-
-
-def _check_processes(run: Run, checkpoint: Path) -> None:
-    """Refuse to go on with another number of processes: the trainer saved one state for each."""
-    begun = len(list(checkpoint.glob("rng_state*.pth")))
-    if begun and begun != processes.count():
-        raise CasebookError(
-            f"the run in {run.path} was begun with another number of processes ({begun}): go on "
-            "with as many, or name another folder"
-        )
 
 
 def check_folder(run: Run, resume: bool) -> None:
@@ -183,26 +175,25 @@ def step_of(checkpoint: Path) -> int | None:
 
 def _forget_after(run: Run, checkpoint: Path | None) -> None:
     """Cut metrics and completions back to a checkpoint: what comes after is made again."""
-    step, size = 0, 0
+    step, kept = 0, b""
     if checkpoint:
         step, size = step_of(checkpoint), read_json(checkpoint / SEAL)["metrics_bytes"]
-    kept = run.metrics_file.read_bytes()[:size] if size else b""
+        kept = run.metrics_file.read_bytes()[:size]
     part = run.path / "metrics.part"
     part.write_bytes(kept)
     os.replace(part, run.metrics_file)
     for file in (run.path / "completions").glob("train_*.parquet"):
-        if not file.stem.rpartition("_")[2].isdecimal() or int(file.stem[6:]) > step:
+        if int(file.stem.rpartition("_")[2]) > step:
             file.unlink()
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file, up to one that a kill or a fault has damaged."""
     lines = []
-    if not path.exists():
-        return lines
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for written in text.splitlines():
         try:
-            line = json.loads(text)
+            line = json.loads(written)
         except (ValueError, RecursionError):
             break
         if not isinstance(line, dict) or not {"kind", "step"} <= set(line):

@@ -15,12 +15,7 @@ from transformers import Trainer, TrainerCallback
 
 from casebook.case import CasebookError, load_case
 from casebook.models.decoding import constraint_for
-from casebook.models.generation import (
-    completion_ids,
-    decoding_of,
-    generate_all,
-    token_ids,
-)
+from casebook.models.generation import completion_ids, decoding_of, generate_all, token_ids
 
 IGNORED = -100  # the label that transformers' loss leaves out
 
@@ -62,10 +57,9 @@ def accepted(
     model.train(was_training)
     kept = []
     for number, (i, _) in enumerate(jobs):
-        row, sample = rows[i], written[number]
-        graded = grade(sample["completion"], row["answer"], variant=settings["variant"])
-        if graded.strict and not sample["truncated"]:
-            text = sample["completion"]
+        row, text = rows[i], written[number]["completion"]
+        graded = grade(text, row["answer"], variant=settings["variant"])
+        if graded.strict and not written[number]["truncated"]:
             kept.append({"prompt": row["prompt"], "completion": text, "ends": True})
     if not kept:
         raise CasebookError(f"none of {len(jobs)} samples was accepted: nothing to train on")
@@ -80,11 +74,10 @@ def trainer(
     callbacks: list[TrainerCallback],
     max_length: int,
 ) -> Trainer:
-    """A `Trainer` of the next token on completions, with the arguments of a GRPO training.
+    """A `Trainer` of the next token on the completions that `taught` or `accepted` gives.
 
     Args:
-        texts: as from `taught` or `accepted`.
-        args: a `TrainingArguments`; its batch size counts completions, as in GRPO.
+        args: of a GRPO training; their batch size counts completions here, too.
         max_length: tokens of prompt and completion; what is longer is cut.
     """
     return Trainer(
