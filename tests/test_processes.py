@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,8 +22,6 @@ FEW = {
     **{"max_completion_length": 16, "completions_every": 1, "per_device_train_batch_size": 8},
 }
 TIMED = ("seconds", "step_time")
-TRL = Path(find_spec("trl").submodule_search_locations[0])
-CONFIGURATIONS = TRL / "accelerate_configs"
 
 
 def start(count, *arguments, **options):
@@ -113,19 +110,6 @@ def test_completions_of_both_processes_are_written_once_with_the_rewards_trl_saw
         assert groups["advantage"].mean().abs().max() < 1e-6
     written = completions.groupby("step")["reward"].mean().to_numpy()
     assert written == pytest.approx(two[0].metrics()["reward"].to_numpy(), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_accelerate_launch_trains_with_a_configuration_of_trl(tmp_path):
-    settings = FEW | {"max_steps": 1, "evaluate_every": 0}
-    chosen = [f"--set={name}={value}" for name, value in settings.items()]
-    launch = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
-    launch += ["--config_file", CONFIGURATIONS / "multi_gpu.yaml", "--num_processes", "2"]
-    launch += ["--mixed_precision", "no", "--main_process_port", "0", "-m", "casebook.cli"]
-    command = [*launch, "train", "--config", SMOKE, "--output", tmp_path / "run", *chosen]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=paths.ROOT)
-    assert done.returncode == 0, done.stderr
-    assert training.Run(tmp_path / "run").record()["processes"] == 2
 
 
 # What cannot be trained so -----------------------------------------------------------------

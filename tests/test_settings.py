@@ -106,7 +106,6 @@ PLAIN = {"method": "plain_grpo"}
         ({"logging_steps": 5}, "logging_steps is 5, and there are only 3 steps"),
         (MIN_LR, "needs lr_scheduler_kwargs with min_lr or"),
         ({"lr_scheduler_kwargs": {"power": 2}}, "unknown parameter of cosine 'power'"),
-        ({"bf16": True, "fp16": True}, "only one of them"),
         ({"fast_inference": True}, "fast_inference needs vllm_gpu_memory_utilization"),
         ({"measure": "validation", "evaluate_every": 0}, "needs evaluate_every above 0"),
         (MATH | {"constraint": "trie"}, "'trie' needs labels, and math has none"),

@@ -4,8 +4,6 @@
 """
 
 import os
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +12,10 @@ import pytest
 import typer
 import yaml
 
-from casebook import cli, paths
-from casebook.settings import checked, chosen_runs
+from casebook import cli
+from casebook.settings import chosen_runs
 
 SLURM = Path(__file__).parents[1] / "slurm"
-PAGE = SLURM.parent / "docs" / "cluster.md"
-HEAD = (SLURM / "train.sbatch").read_text()
 OPTIONS = ["--config", "configs/poker/nano.yaml", "--set", "max_steps=12"]
 
 
@@ -32,26 +28,6 @@ def parsed(words):
     return group.commands[name].make_context(name, rest).params
 
 
-def commands_of(text):
-    """The words of each `casebook` command in a text's blocks of code."""
-    for block in re.findall(r"```bash\n(.*?)```", text, re.S):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            words = words[next((i for i, w in enumerate(words) if "=" not in w), 0) :]
-            if "casebook.cli" in words:
-                yield words[words.index("casebook.cli") + 1 :]
-            elif words[:1] == ["casebook"]:
-                yield words[1:]
-            elif "slurm/train.sbatch" in words:
-                run, *options = words[words.index("slurm/train.sbatch") + 1 :]
-                yield ["train", "--output", run, "--resume", *options]
-
-
-# The example at the head of the batch file, without its comment signs.
-EXAMPLE = re.search(r"^#   sbatch.*?(?=^#$)", HEAD, re.S | re.M)[0].replace("#", "")
-PRINTED = [*commands_of(PAGE.read_text()), *commands_of(f"```bash\n{EXAMPLE}```")]
-
-
 @pytest.mark.parametrize("line", (SLURM / "sweep.txt").read_text().splitlines())
 def test_each_line_of_the_plan_is_a_command_with_arms_that_there_are(line):
     words = line.split()
@@ -59,16 +35,6 @@ def test_each_line_of_the_plan_is_a_command_with_arms_that_there_are(line):
     if words[0] == "experiments":
         seeds = [int(seed) for seed in options["seeds"].split(",")]
         assert chosen_runs(options["case"], options["profile"], options["arm"], seeds)
-
-
-def test_each_command_of_the_page_is_parsed_and_its_settings_fit_together(monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert len(PRINTED) >= 7
-    for words in PRINTED:
-        options = parsed(words)
-        if words[0] == "train":
-            changes = cli.parse_parameters(options["setting"] or [])
-            checked(paths.ROOT / options["config"], changes)
 
 
 # What they start ---------------------------------------------------------------------------
@@ -182,15 +148,3 @@ def test_only_a_training_that_stopped_as_asked_goes_back(
     assert job.wait(120) == ends
     assert "scancel --signal=USR1 7" in calls.read_text()
     assert ("scontrol requeue 7" in calls.read_text()) == requeued
-
-
-# What a real Slurm made of them ------------------------------------------------------------
-
-
-def test_the_committed_try_names_no_machine_and_left_whole_records():
-    text = (SLURM / "try_locally.txt").read_text()
-    assert "two: one record of 2 process(es), steps 1 to 12 once each" in text
-    assert "sweep: one record of 1 process(es), steps 1 to 12 once each" in text
-    assert "cancelled: no record" in text
-    assert text.count("Restarts=1") == 2
-    assert not re.findall(r"(?<![A-Z])/(?:var|tmp|home|root|work|usr)/", text)

@@ -1,4 +1,4 @@
-"""Attacks on whole commands: drawn configurations, kills, small disks, damaged folders.
+"""Attacks on whole trainings: drawn configurations, kills in any phase, a full disk.
 
 Each attack ends in the figures of a command that was left alone, or in one sentence. A command is
 a fork of this process, which has imported what takes long. `-s` shows how often each was hit.
@@ -23,7 +23,6 @@ import yaml
 
 from casebook import evaluation, paths, training
 from casebook.case import CasebookError, known_cases, load_case
-from casebook.experiments import arms
 from casebook.settings import FIELDS, METHODS, check_present, checked, marked
 from casebook.training import log, loop, measure
 
@@ -204,14 +203,6 @@ def of_a_training(moments):
     moments.mark(loop, "write_json", "writing the record")
 
 
-def of_experiments(moments):
-    """Mark the phases of experiments, those of a training among them."""
-    of_a_training(moments)
-    moments.mark(arms, "chosen_runs", "finding the arms")
-    moments.mark(arms, "_keep", "keeping adapter and completions")
-    moments.mark(arms, "write_json", "keeping the record")
-
-
 class Child:
     """A function in a fork of this process.
 
@@ -345,67 +336,6 @@ def test_a_training_killed_in_any_phase_goes_on_to_equal_figures(overrides, tmp_
         check_equal(training.Run(path), whole)
     print("killed in:", dict(hit))
     assert hit.total() - hit[None] >= len(phases) - 1  # the last moment may be over before
-
-
-@pytest.fixture(scope="module")
-def two_arms(tmp_path_factory):
-    """`two_arms(folder)`: how a `Child` makes the records of two short experiments there."""
-    configs = tmp_path_factory.mktemp("arms")
-    (configs / "poker").mkdir()
-    shutil.copy(SMOKE, configs / "poker")
-    arm = {"question": "Does it run?", "profile": "smoke", "seeds": [0], "overrides": QUICK}
-    both = {"grpo": arm, "sft": arm | {"overrides": {**QUICK, "method": "sft"}}}
-    (configs / "poker" / "experiments.yaml").write_text(json.dumps(both))
-
-    def start(folder, runs=None):
-        def function():  # in a process of its own: nothing is put back
-            paths.CONFIGS, paths.RESULTS = configs, folder / "results"
-            os.environ["RUNS_DIR"] = str(runs or folder / "runs")
-            arms.provenance = lambda: {"git": {"dirty": False}}
-            arms.run_experiments("poker", "smoke")
-
-        return {"function": function, "log": configs / f"{folder.name}.log"}
-
-    return start
-
-
-@pytest.fixture(scope="module")
-def arms_alone(two_arms, tmp_path_factory):
-    """What experiments that were left alone have kept, and the seconds of their phases."""
-    folder = tmp_path_factory.mktemp("arms_alone")
-    seconds = done(**two_arms(folder), mark=of_experiments)
-    assert {"grpo/seed0.json", "sft/seed0.json"} < set(kept(folder))
-    return kept(folder), seconds
-
-
-def kept(folder):
-    """The records of experiments without times, and the bytes of what lies beside them."""
-    results = folder / "results" / "poker" / "smoke"
-    return {
-        str(file.relative_to(results)): timeless(json.loads(file.read_text()))
-        if file.name.startswith("seed")
-        else file.read_bytes()
-        for file in sorted(results.rglob("*"))
-        if file.is_file()
-    }
-
-
-def test_experiments_killed_in_any_phase_go_on_to_equal_records(two_arms, arms_alone, tmp_path):
-    whole, seconds = arms_alone
-    draw, hit = random.Random(0), Counter()
-    for number, phase in enumerate(seconds):
-        folder = tmp_path / f"killed{number // 2}"
-        asked = two_arms(folder)
-
-        def start(kill, asked=asked):
-            return Child(**asked, mark=of_experiments, kill=kill)
-
-        hit[kill_in(phase, seconds, draw, start)] += 1
-        if number % 2 or number + 1 == len(seconds):
-            done(**asked)
-            assert kept(folder) == whole
-    print("killed in:", dict(hit))
-    assert hit.total() - hit[None] >= len(seconds) * 3 / 4  # a second kill may find its phase over
 
 
 # Small disks and folders that cannot be written --------------------------------------------

@@ -8,7 +8,7 @@ here keeps the run folder to one writer. With one process everything below does 
 import gc
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -78,15 +78,21 @@ def check(config: Any) -> None:
         # accelerate would number the CPUs, and torch loads no checkpoint onto a `cpu:0`.
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     alone = {name: field.shared for name, field in FIELDS.items() if field.shared is not ANY}
-    _only(config, alone, "several processes train")
+    if sharded():
+        alone["evaluate_every"] = 0  # where no process has all of the weights
+    for name, value in alone.items():
+        if getattr(config, name) != value:
+            who = "ZeRO-3 and FSDP train" if name == "evaluate_every" else "several processes train"
+            raise CasebookError(
+                f"{name} is {getattr(config, name)!r}, and {who} only with {value!r}: change it "
+                "with --set, or start one process"
+            )
     wanted = "bf16" if config.bf16 else "fp16" if config.fp16 else "no"
     if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") not in ("no", wanted):
         raise CasebookError(
             "the launcher's mixed precision is not that of the training: start it with "
             "--mixed_precision no, and the training's bf16 and fp16 decide"
         )
-    if sharded():
-        _only(config, {"evaluate_every": 0}, "ZeRO-3 and FSDP train")  # none has all weights
     if unsloth_chosen():
         raise CasebookError(
             "several processes train with transformers and PEFT: set CASEBOOK_BACKEND=peft"
@@ -99,11 +105,7 @@ def sharded() -> bool:
 
 
 def agreed(act: Callable[[], Value]) -> Value:
-    """What `act` gives in the first process, in all of them; the others wait for it.
-
-    Raises:
-        CasebookError: the one that `act` raised, in all processes.
-    """
+    """What `act` gives in the first process, or its `CasebookError`, in all that wait for it."""
     if count() == 1:
         return act()
     import torch
@@ -154,15 +156,6 @@ def says_it(sentence: str) -> bool:
         return first()
     mark = hashlib.sha256(sentence.encode()).hexdigest()
     return _store.add(f"casebook/{mark}", 1) == 1
-
-
-def _only(config: Any, allowed: Mapping[str, Any], who: str) -> None:
-    for name, value in allowed.items():
-        if getattr(config, name) != value:
-            raise CasebookError(
-                f"{name} is {getattr(config, name)!r}, and {who} only with {value!r}: change it "
-                "with --set, or start one process"
-            )
 
 
 def _gpus() -> int:

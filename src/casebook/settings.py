@@ -495,8 +495,6 @@ def _check_together(settings: Mapping[str, Any]) -> None:
         raise CasebookError(f"{schedule} needs lr_scheduler_kwargs with min_lr or min_lr_rate")
     if settings.get("measure") == "validation" and settings.get("evaluate_every") == 0:
         raise CasebookError("measure validation needs evaluate_every above 0, or nothing is seen")
-    if settings.get("bf16") and settings.get("fp16"):
-        raise CasebookError("bf16 and fp16 are both true, and only one of them can be")
     for name in ("use_peft", "vllm_gpu_memory_utilization"):
         if settings["fast_inference"] and not settings.get(name):
             raise CasebookError(f"fast_inference needs {name}")

@@ -47,9 +47,7 @@ def measure(
 
     Args:
         adapter: the folder of the policy.
-        config: of its training.
         folder: where completions are kept while this goes on; what lies there is used.
-        progress: told how far it is.
         policy: model and tokenizer as they were trained, where a second model would not fit
             beside them; by default the saved adapter is loaded.
     """
@@ -100,10 +98,8 @@ def measure_base(
     Arms that start from the same base and measure alike share them.
 
     Args:
-        model_and_tokenizer: the base, such as a policy with its adapter off; by default it is
-            loaded.
-        folder: where the completions are kept, and those that lie there are used.
-        progress: as for `evaluate`.
+        model_and_tokenizer: such as a policy with its adapter off; by default the base is loaded.
+        folder, progress: as for `measure_test`.
     """
     decide = marked("card", "base", "test")
     mark = settings_mark(config, set(config.settings) - set(decide))
@@ -133,9 +129,7 @@ def measure_test(
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """What a configuration measures of a model on the test rows, and the graded completions.
 
-    Args:
-        folder: where the completions are kept, and those that lie there are used.
-        progress: as for `evaluate`.
+    The completions are kept in `folder`, and those that lie there are used.
     """
 
     def run(name: str, limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
