@@ -1,4 +1,4 @@
-"""Every argument passed to TRL, PEFT, transformers, datasets and Unsloth exists there.
+"""Every argument passed to TRL, PEFT, transformers and datasets exists there.
 
 Defaults and names moved under each of the write-ups, and Unsloth's rewritten trainers accept a
 misspelt argument in silence. So each call in the package and the notebooks whose target can be
@@ -8,17 +8,13 @@ read from the imports is compared with the installed signature.
 import ast
 import importlib
 import inspect
-import os
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
 import trl
-import yaml
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-
-from casebook import models
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("trl", "peft", "transformers", "datasets", "tokenizers")
@@ -114,41 +110,6 @@ def test_notebooks_pass_arguments_that_exist(path):
     cells = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
     found = list(drift_in_code("\n".join(cells), name_of(path)))
     assert not found, "\n".join(found)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem != "experiments"], ids=name_of)
-def test_unsloth_takes_what_the_policy_is_loaded_with(path):
-    settings = yaml.safe_load(path.read_text())
-    loading, adapting = (unsloth_arguments(name) for name in ("from_pretrained", "get_peft_model"))
-    unknown = set(models.base_arguments(settings)) - loading
-    if settings["use_peft"]:
-        unknown |= set(models.peft_arguments(settings, 0)) - adapting
-    assert not unknown, f"DRIFT DETECTED: FastLanguageModel takes no {sorted(unknown)}"
-
-
-def unsloth_arguments(method):
-    """What `FastLanguageModel` of the installed Unsloth takes, read without importing it.
-
-    Importing Unsloth would rewrite TRL's trainers for all tests of this process.
-    """
-    folders = sorted((ROOT / ".venv-unsloth/lib").glob("python3.*/site-packages/unsloth"))
-    if "CASEBOOK_UNSLOTH_PYTHON" in os.environ:
-        environment = Path(os.environ["CASEBOOK_UNSLOTH_PYTHON"]).parents[1]
-        folders += sorted(environment.glob("lib/python3.*/site-packages/unsloth"))
-    if not folders:
-        assert "CASEBOOK_REQUIRE_UNSLOTH" not in os.environ, "Unsloth is missing: make unsloth-cpu"
-        pytest.skip("Unsloth is not installed: make unsloth-cpu")
-    files = {"from_pretrained": "models/loader.py", "get_peft_model": "models/llama.py"}
-    tree = ast.parse((folders[-1] / files[method]).read_text())
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name in ("FastLanguageModel", "FastLlamaModel"):
-            for part in node.body:
-                if isinstance(part, ast.FunctionDef) and part.name == method:
-                    names |= {a.arg for a in part.args.args + part.args.kwonlyargs}
-    assert names, f"DRIFT DETECTED: Unsloth has no FastLanguageModel.{method} in {files[method]}"
-    return names
 
 
 def test_what_the_trainers_override_is_still_called_by_trl():
