@@ -531,7 +531,7 @@ def test_checkpoints_are_where_no_batch_of_completions_is_under_way(
     assert run.checkpoint().name == f"checkpoint-{steps[-1]}"
 
 
-@pytest.mark.parametrize("hook", ["on_step_begin", "on_step_end"])
+@pytest.mark.parametrize("hook", ["on_step_begin", "on_step_end", "on_log"])
 def test_a_folder_that_is_deleted_while_it_trains_is_one_sentence(hook, tmp_path, monkeypatch):
     def delete(self, args, state, control, **more):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)

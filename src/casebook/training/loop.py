@@ -79,7 +79,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             return _train(run, config) if processes.agreed(begins) else run
     except (OSError, RuntimeError, SafetensorError) as error:
         trouble = write_trouble(error)
-        if trouble is None and not run.path.is_dir():
+        if trouble is None and not (run.path / "config.yaml").exists():
             trouble = "its folder was deleted while it trained"
         if trouble is None:
             raise
