@@ -206,13 +206,6 @@ def test_narrow_roads_are_bridged_if_one_asks(save):
     assert np.array_equal(landscape.borders[0], Landscape(hexagons()).borders[0])
 
 
-def test_a_layer_is_chosen_by_name(save):
-    path = save(hexagons(), layer="fields")
-    hexagons(2, 2).to_file(path, layer="old fields")
-    refused(path, "several layers, name one .*LAYER.*: fields, old fields")
-    assert len(read_landscape(path, layer="old fields")) == 4
-
-
 # Files that cannot be read
 
 

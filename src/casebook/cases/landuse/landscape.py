@@ -236,9 +236,7 @@ def _field(at: np.ndarray, length: float, rng: np.random.Generator, waves: int =
 # A user's own file
 
 
-def read_landscape(
-    path: str | Path, layer: str | None = None, islands: str = "error", tolerance: float = 1.0
-) -> Landscape:
+def read_landscape(path: str | Path, islands: str = "error", tolerance: float = 1.0) -> Landscape:
     """A landscape from a GeoPackage, GeoJSON or any other vector file that GDAL reads.
 
     The file needs the columns `wheat_yield`, `oat_yield`, `corn_yield`, `soy_yield` (t/ha; all
@@ -253,7 +251,6 @@ def read_landscape(
 
     Args:
         path: of the file.
-        layer: which layer, where the file has several.
         islands: what to do about a parcel that touches no other: `"error"` or `"keep"`.
         tolerance: metres; corners and borders closer than this are taken for the same. Raise it
             if narrow roads part the parcels; their land is then shared out. Parcels that face
@@ -266,7 +263,12 @@ def read_landscape(
     check_name("choice of islands", islands, ("error", "keep"))
     path = Path(path)
     try:
-        parcels = _read(path, layer)
+        try:
+            parcels = gpd.read_file(path)
+        except Exception as error:  # GDAL, SQLite, JSON: each has its own
+            raise CasebookError(f"this cannot be read as a map: {str(error)[:200]}") from error
+        if not isinstance(parcels, gpd.GeoDataFrame) or parcels.empty:
+            raise CasebookError("there are no parcels: every row needs a polygon")
         _check_columns(parcels)
         _check_shapes(parcels)
         parcels = _in_metres(parcels, min(tolerance, 1.0))
@@ -287,24 +289,6 @@ def read_landscape(
     except CasebookError as error:
         raise CasebookError(f"{path}: {error}") from None
     return landscape
-
-
-def _read(path: Path, layer: str | None) -> gpd.GeoDataFrame:
-    import pyogrio
-
-    try:
-        layers = [str(name) for name in pyogrio.list_layers(path)[:, 0]]
-        if layer is None and len(layers) > 1:
-            known = ", ".join(layers)
-            raise CasebookError(f"several layers, name one (in a notebook: LAYER): {known}")
-        parcels = gpd.read_file(path, layer=layer)
-    except CasebookError:
-        raise
-    except Exception as error:  # GDAL, SQLite, JSON: each has its own
-        raise CasebookError(f"this cannot be read as a map: {str(error)[:200]}") from error
-    if not isinstance(parcels, gpd.GeoDataFrame) or parcels.empty:
-        raise CasebookError("there are no parcels: every row needs a polygon")
-    return parcels
 
 
 def _check_columns(parcels: gpd.GeoDataFrame) -> None:
