@@ -115,8 +115,6 @@ def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
 
 
 def test_what_a_run_folder_lacks_is_named(run, tmp_path, monkeypatch):
-    with pytest.raises(CasebookError):
-        export_run(tmp_path)
     (run.path / "measured" / "policy").rename(tmp_path / "policy")
     with pytest.raises(CasebookError, match="keeps no completions of test rows"):
         export_run(run.path)
@@ -124,8 +122,6 @@ def test_what_a_run_folder_lacks_is_named(run, tmp_path, monkeypatch):
     with pytest.raises(CasebookError, match="is not the one that was measured"):
         export_run(run.path)
     (tmp_path / "policy").rename(run.path / "measured" / "policy")
-    with pytest.raises(CasebookError, match="no regular file"):
-        export_run(run.path, "/dev/null", say=str)
 
 
 # What is refused: what was done, to which file, and what is said
@@ -145,10 +141,6 @@ def sure(lines):
         line[4] = "<think>\n</think>\n<answer>flush</answer>"
 
 
-def decoded(lines):
-    lines[0][1] = "sample"
-
-
 def short(lines):
     lines[0][3] = lines[0][3][:-2]
 
@@ -160,15 +152,12 @@ def after_its_end(lines):
 TAMPERED = {
     "texts made right": (AFTER, sure, "the text is not what its tokens say"),
     "a completion dropped": (AFTER, lambda lines: lines[:-1], f"{AFTER} lacks row 7, sample 1"),
-    "all rows but one": (AFTER, lambda lines: [x for x in lines if x[0] < 7], "row 7 is left out"),
-    "no completions": (AFTER, lambda lines: [[]][1:] or [None], "line 1 of .* is no completion"),
+    "no completion": (AFTER, lambda lines: [None], "line 1 of .* is no completion"),
     "a completion twice": (BEFORE, longer, "has a completion twice"),
     "a row that is none": (AFTER, lambda lines: set_row(lines, 7, 99), "row 7 is left out"),
-    "another decoding": (AFTER, decoded, "has a completion twice"),
     "a completion without its end": (AFTER, short, "the text|goes on|tokens"),
     "an end in the middle": (AFTER, after_its_end, "the text|with an end in another place"),
     "ids that are none": (AFTER, lambda lines: lines[0].__setitem__(3, [-1]), "no token ids"),
-    "a number for a text": (AFTER, lambda lines: lines[0].__setitem__(4, 5), "is no completion"),
     "another case": ("config.json", lambda c: c | {"case": "chess"}, "unknown case 'chess'"),
     "the profile of tests": ("config.json", lambda c: c | {"profile": "smoke"}, "smoke"),
     "another model": (
@@ -182,11 +171,6 @@ TAMPERED = {
         "may name a place",
     ),
     "a setting that is none": ("config.json", lambda c: c | {"learning": 1}, "learning"),
-    "a setting left out": (
-        "config.json",
-        lambda c: {n: v for n, v in c.items() if n != "temperature"},
-        "does not say temperature",
-    ),
     "fewer rows by the settings": (
         "config.json",
         lambda c: c | {"test_limit": 4},
@@ -214,11 +198,6 @@ TAMPERED = {
         "metrics.jsonl",
         lambda lines: [lines[0] | {"reward": "1"}],
         "'reward' in line 1",
-    ),
-    "too many columns": (
-        "metrics.jsonl",
-        lambda lines: [lines[0] | {f"x{i}": 1 for i in range(300)}],
-        "more than 256 columns",
     ),
 }
 
@@ -251,8 +230,6 @@ LINK = {"external_attr": (stat.S_IFLNK | 0o777) << 16}
     ("name", "content", "attributes", "said"),
     [
         ("../config.json", b"{}", {}, "is no file of a bundle"),
-        ("/etc/passwd", b"{}", {}, "is no file of a bundle"),
-        ("completions/after/../x.jsonl", b"", {}, "is no file of a bundle"),
         ("record.json", b"{}", {}, "is no file of a bundle"),
         ("completions/after/also_7.jsonl", b"", LINK, "is a link"),
         ("completions/after/also_7.jsonl", b"", {}, "does not belong into"),
@@ -273,10 +250,8 @@ def test_a_zip_with_something_else_in_it_is_refused(name, content, attributes, s
         ("config.json", b"[" * 100_000, "not valid JSON|200 times"),
         ("config.json", b'{"case": 1, "case": 2}', "a key is there twice"),
         ("facts.json", b'{"train_seconds": 1e999}', "not valid JSON"),
-        ("facts.json", '{"gpu": null}'.encode("utf-16"), "not valid JSON"),
         ("facts.json", b'\xef\xbb\xbf{"gpu": null}', "not valid JSON"),
         ("facts.json", b'{"gpu": NaN}', "not valid JSON"),
-        ("facts.json", b"[]", "says more than"),
     ],
 )
 def test_a_file_that_is_not_what_it_should_be_is_refused(name, content, said, sent):
@@ -393,4 +368,3 @@ def test_the_command_prints_figures_and_that_nobody_can_check_the_writer(
     assert casebook(monkeypatch, "check", file) == 1
     assert capsys.readouterr().err.startswith("casebook: refused: completions/after/test.jsonl")
     assert casebook(monkeypatch, "check", tmp_path / "nothing.zip") == 2
-    assert list(tmp_path.glob("**/*")) == [file]

@@ -42,12 +42,6 @@ def test_a_shape_on_the_list_has_as_many_parameters_as_its_page_says(name):
     assert known_shapes()[name].parameters == MODELS[name]["parameters"]
 
 
-def test_every_model_that_a_gpu_configuration_names_is_on_the_list():
-    for file in paths.CONFIGS.glob("*/*.yaml"):
-        if file.stem.startswith(tuple(OF_PROFILE)):
-            assert yaml.safe_load(file.read_text())["model_name_or_path"] in known_shapes(), file
-
-
 def test_shape_and_adapter_are_those_of_the_model_itself():
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -59,20 +53,9 @@ def test_shape_and_adapter_are_those_of_the_model_itself():
     assert shape.adapter(8, names) == tuned.get_nb_trainable_parameters()[0]
 
 
-def test_a_model_that_is_nowhere_or_of_another_family_is_not_guessed_at(tmp_path, monkeypatch):
+def test_a_model_that_is_nowhere_is_not_guessed_at():
     with pytest.raises(CasebookError, match="the shape of nobody/nothing is not known here"):
         shape_of("nobody/nothing")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text('{"model_type": "mixtral"}')
-    monkeypatch.setattr(sizes.paths, "ROOT", tmp_path)
-    with pytest.raises(CasebookError, match="and model is of mixtral"):
-        shape_of("model")
-
-
-def test_a_gpu_is_judged_by_what_is_free_and_timed_as_its_class():
-    card = sizes.gpu_of("A10G", 4 * GIB, 22 * GIB, bf16=True)
-    assert (card.there, card.bandwidth) == (4 * GIB, cards()["24"].bandwidth)
-    assert not sizes.gpu_of("T4", 15 * GIB, 15 * GIB, bf16=False).vllm
 
 
 # Memory
@@ -136,15 +119,6 @@ def test_vllm_keeps_its_share_of_the_card_and_has_to_hold_the_weights():
     assert "raise vllm_gpu_memory_utilization" in found["reasons"][0]
 
 
-@pytest.mark.parametrize(("backend", "copies"), [("unsloth", 12), ("peft", None)])
-def test_the_logits_are_those_of_the_backend_that_trains(backend, copies, monkeypatch):
-    monkeypatch.setenv("CASEBOOK_BACKEND", backend)
-    wanted = settings("landuse", "a100")
-    copies = copies or 4 * 2 * wanted["per_device_train_batch_size"]
-    parts = estimate.learning(wanted, QWEN, cards()["a100-80"], 1700)
-    assert parts["logits"] == copies * (wanted["max_completion_length"] + 1) * QWEN.vocabulary
-
-
 def test_a_prompt_that_is_computed_once_for_its_group_counts_once():
     wanted = settings("poker", "smol", prompts_once=False)
     each, once = (
@@ -182,16 +156,6 @@ def test_a_step_writes_by_bandwidth_and_learns_by_arithmetic():
     writing = batches * wanted["max_completion_length"] * token
     assert low == pytest.approx(writing + learning, rel=1e-3)
     assert high == pytest.approx(3.3 * low, rel=1e-3)
-
-
-def test_completions_that_serve_several_steps_are_written_once():
-    number = settings("math")["gradient_accumulation_steps"]
-    shape = known_shapes()[settings("math")["model_name_or_path"]]
-    one, two, four = (
-        seconds_per_step(settings("math", steps_per_generation=n * number), shape, cards()["t4"], 9)
-        for n in (1, 2, 4)
-    )
-    assert one[0] - two[0] == pytest.approx(2 * (two[0] - four[0]), rel=0.01)
 
 
 # Checks
@@ -242,13 +206,6 @@ def test_what_is_not_fetched_fails_here_and_is_a_note_elsewhere(
     shape = known_shapes()[wanted["model_name_or_path"]]
     found = state(checks.check_all(wanted, card, gpu is None, shape))
     assert found["model"] == found["data"] == expected
-
-
-def test_a_disk_that_is_too_small_or_cannot_be_written_fails(monkeypatch):
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**6))
-    assert checks.disk(settings(), QWEN).state == "fails"
-    monkeypatch.setattr(checks.os, "access", lambda *_: False)
-    assert "cannot be written" in checks.disk(settings(), QWEN).said
 
 
 # The command
@@ -320,15 +277,6 @@ def test_what_cannot_be_told_is_one_sentence(arguments, said, monkeypatch, capsy
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("silent", "truncated", "said"),
-    [(0.7, 0, ["groups are silent"]), (0, 0.3, ["cut at max_completion_length"]), (0.5, 0.1, [])],
-)
-def test_silent_groups_and_cut_completions_are_told(silent, truncated, said):
-    found = preflight._dull({"silent": {"value": silent}, "truncated": {"value": truncated}})
-    assert [part in reason for part, reason in zip(said, found, strict=True)] == [True] * len(said)
-
-
 @pytest.mark.slow
 def test_measuring_makes_the_first_steps_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -339,7 +287,6 @@ def test_measuring_makes_the_first_steps_and_leaves_nothing_behind(tmp_path, mon
     for name in ("silent", "truncated", "well_formed", "correct"):
         assert 0 <= figures[name]["low"] <= figures[name]["value"] <= figures[name]["high"] <= 1
     assert found["seconds_per_step"]["low"] == figures["seconds"] > 0
-    assert figures["bytes"] > 300 * 2**20
     assert "measured" in "\n".join(preflight.lines(found))
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("preflight-")] == []
     assert not (tmp_path / "runs").exists()

