@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from casebook import load_case, problem_sets
-from casebook.case import CasebookError, UnknownName
+from casebook.case import CasebookError
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
 from casebook.nano import PIECES, build_tokenizer
@@ -89,19 +89,6 @@ def test_a_seed_chooses_other_rows_and_the_same_seed_the_same():
     first, again, other = (CASE.load("test", seed=seed)["prompt"][:] for seed in (0, 0, 1))
     assert first == again
     assert first != other
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ({"split": "dev"}, "split"),
-        ({"split": "test", "profile": "h200"}, "profile"),
-        ({"split": "test", "variant": "haiku"}, "variant"),
-    ],
-)
-def test_an_unknown_name_is_an_error_that_lists_the_known(arguments, word):
-    with pytest.raises(UnknownName, match=f"unknown {word}"):
-        CASE.load(**arguments)
 
 
 # Prompts

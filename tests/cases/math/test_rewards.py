@@ -230,10 +230,11 @@ def test_think_format(text, paid):
 
 
 @settings(max_examples=100, deadline=None)
-@given(ANYTHING, st.sampled_from(["think_format", "boxed_format"]), st.sampled_from(READINGS))
-def test_gated_is_the_product_of_its_parts(completion, form, reading):
-    product = REWARDS[form]()([completion])[0] * equivalence(reading)([completion], answer=["5"])[0]
-    assert gated(form, reading)([completion], answer=["5"]) == [product]
+@given(ANYTHING, st.sampled_from(READINGS))
+def test_gated_is_the_product_of_its_parts(completion, reading):
+    product = think_format()([completion])[0] * equivalence(reading)([completion], answer=["5"])[0]
+    assert gated(reading)([completion], answer=["5"]) == [product]
+    assert gated(reading)([CAREFUL], answer=["5"]) == [1.0]
 
 
 # Length
@@ -261,7 +262,7 @@ def test_overlong_refuses_what_makes_no_sense(options):
     [
         (lambda: exact_match("first"), "unknown box 'first': known are last, documentation"),
         (lambda: equivalence("all"), "unknown reading 'all': known are box, any, strict"),
-        (lambda: gated("tags"), "unknown form 'tags': known are think_format, boxed_format"),
+        (lambda: gated("all"), "unknown reading 'all'"),
         (lambda: REWARDS["accuracy"], "unknown reward 'accuracy': known are exact_match, equiv"),
     ],
 )

@@ -269,14 +269,9 @@ def cut_left(text: str, tokens: int) -> str:
     Words, numbers, LaTeX commands and single signs are counted as tokens here, because rows are
     made before there is a tokenizer.
 
-    Raises:
-        CasebookError: `tokens` is less than 1.
-
     >>> cut_left("Solve $3x+4=19$.", 5)
     '4=19$.'
     """
-    if tokens < 1:
-        raise CasebookError(f"tokens is {tokens}: a prompt keeps at least one")
     found = list(TOKEN.finditer(text))
     return text if len(found) <= tokens else text[found[-tokens].start() :]
 
@@ -302,7 +297,10 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
     rng = np.random.default_rng(seed)
     makers = {variant: prompt_maker("nano", variant) for variant in SKILLS}
     shares = {v: left(shares_of(SKILLS[v]), without) for v in SKILLS}
-    families = list(_families().values())
+    by_family: dict[str, list[Problem]] = {}
+    for problem in templates.pools()["train"]:
+        by_family.setdefault(problem.family, []).append(problem)
+    families = list(by_family.values())
     sizes = np.sqrt([len(kin) for kin in families])  # small families are seen enough
     while True:
         kin = families[int(rng.choice(len(families), p=sizes / sizes.sum()))]
@@ -315,14 +313,6 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
             "skill": skill,
             "ends": skill != "rambling",
         }
-
-
-@lru_cache(maxsize=1)
-def _families() -> dict[str, list[Problem]]:
-    found: dict[str, list[Problem]] = {}
-    for problem in templates.pools()["train"]:
-        found.setdefault(problem.family, []).append(problem)
-    return found
 
 
 def _completion(skill: str, problem: Problem, kin: list[Problem], rng: np.random.Generator) -> str:

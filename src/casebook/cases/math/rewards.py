@@ -41,7 +41,6 @@ from casebook.rewards import Reward, completion_text, random_reward, repetition_
 VARIANTS = ("reason", "answer", "cut", "shots3", "chat-math500")
 READINGS = ("box", "any", "strict")
 BOXES = ("last", "documentation")
-FORMS = ("think_format", "boxed_format")
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*\{?")
 _CLOSING = re.compile(r"\s*\}(?:\s|\\[)\]]|[$.])*")  # the box's own brace, and what may follow it
@@ -163,8 +162,8 @@ def boxed_format() -> Reward:
     return boxed_format
 
 
-def gated(form: str = "think_format", reading: str = "box") -> Reward:
-    r"""`equivalence` where the form holds, 0.0 where it does not.
+def gated(reading: str = "box") -> Reward:
+    r"""`equivalence` where `think_format` holds, 0.0 where it does not.
 
     A right answer in the wrong form earns nothing, and a good form around a wrong answer earns
     nothing either. A form reward that is *added* pays the latter, so in a group in which nobody
@@ -172,20 +171,17 @@ def gated(form: str = "think_format", reading: str = "box") -> Reward:
     (`docs/algorithms/grpo.md`).
 
     Args:
-        form: `"think_format"` or `"boxed_format"`.
         reading: as in `equivalence`.
 
     >>> gated()([r"<think>3x=15</think>\boxed{5}", r"\boxed{5}"], answer=["5", "5"])
     [1.0, 0.0]
     """
-    check_name("form", form, FORMS)
     check_name("reading", reading, READINGS)
-    holds = _thinks if form == "think_format" else _boxes_one
 
     def gated(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
         texts = [completion_text(completion) for completion in completions]
         return [
-            float(holds(text) and _right(text, gold, reading, None))
+            float(_thinks(text) and _right(text, gold, reading, None))
             for text, gold in zip(texts, answer, strict=True)
         ]
 

@@ -50,14 +50,6 @@ def test_every_sign_of_a_text_is_a_share(text):
     assert one_text([text]) == 1.0
 
 
-@given(texts)
-def test_nothing_a_corpus_holds_is_unknown_to_it(text):
-    for n in (1, 2, 3):
-        known = ngrams([text], n)
-        if known:
-            assert unseen([text], known)[0] == 0.0
-
-
 def test_a_new_number_is_known_and_salad_is_not():
     assert pieces("<think>\n3x=15") == ["<think>", "0", "x", "=", "0"]
     assert unseen(["the sum of 30 and 41 is 71"], KNOWN[2]).tolist() == [0.0]
