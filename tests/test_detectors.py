@@ -194,13 +194,6 @@ def test_a_part_that_never_fires_is_named():
     assert "never fired in 320 completions" in dead(completions=completions_of(**silent)).message
 
 
-def test_a_part_that_is_always_the_same_is_named():
-    metrics = metrics_of(**{"rewards__correct__mean": 0.5, "rewards__correct__std": 0.0})
-    assert (
-        "correct was 0.5 for all" in dead(metrics, completions_of().drop(columns="reward")).message
-    )
-
-
 def test_a_part_that_only_knows_the_prompt_cancels_in_its_group():
     completions = completions_of()
     completions["reward/correct"] = completions["answer"].str[-1].astype(float)

@@ -185,11 +185,6 @@ def test_under_the_trie_only_labels_are_written_greedily_and_sampled(base):
     assert set(free.rows["answer"]) == set(result.rows["answer"])
 
 
-def test_without_a_variant_of_its_own_an_evaluation_asks_as_the_training_did(base):
-    result = evaluation.evaluate(*base, "poker", "validation", limit=2, settings=LABEL)
-    assert result.rows["prompt"].str.endswith("Answer:").all()
-
-
 def token_batch(tokenizer, completions):
     prompt = tokenizer(CASE.load("train", variant="label")[0]["prompt"]).input_ids
     end = [tokenizer.eos_token_id]

@@ -377,17 +377,6 @@ def loss_of(ratios, advantages, mask, **options):
     )  # fmt: skip
 
 
-def test_the_four_averages_of_a_long_and_a_short_completion():
-    arguments = ([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]], [1.0, -1.0])
-    mask = [[1, 1, 1, 1], [1, 0, 0, 0]]
-    assert loss_of(*arguments, mask, loss_type="grpo") == pytest.approx(0.0)
-    assert loss_of(*arguments, mask, loss_type="bnpo") == pytest.approx(-3 / 5)
-    assert loss_of(*arguments, mask, loss_type="dapo") == pytest.approx(-3 / 5)
-    assert loss_of(*arguments, mask, loss_type="dapo", num_items=10) == pytest.approx(-3 / 10)
-    dr = loss_of(*arguments, mask, loss_type="dr_grpo", max_completion_length=8)
-    assert dr == pytest.approx(-3 / 16)
-
-
 def test_what_stands_at_padded_positions_does_not_matter():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, 0.0, 0.0]])

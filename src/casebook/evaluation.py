@@ -286,16 +286,6 @@ def _fitting(prompts: Sequence[list[int]], model: Any, settings: Mapping, name: 
     return kept
 
 
-def shots_of(variant: str) -> int:
-    """How many solved examples a variant's prompt has.
-
-    >>> shots_of("shots8"), shots_of("chat-shots2"), shots_of("reason")
-    (8, 2, 0)
-    """
-    count = variant.partition("shots")[2]
-    return int(count) if count.isdecimal() else 0
-
-
 def evaluate_to_record(
     case: str,
     model_path: str | Path | None = None,
@@ -323,7 +313,8 @@ def evaluate_to_record(
         CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
     """
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
-    longer = EXAMPLE_TOKENS * shots_of(variant or "")
+    examples = (variant or "").partition("shots")[2]  # as in `shots8` and `chat-shots2`
+    longer = EXAMPLE_TOKENS * int(examples) if examples.isdecimal() else 0
     if model_path is None:
         profile = profile or "nano"
         settings = read_settings(case, profile)
@@ -391,11 +382,7 @@ def other_prompt_perplexity(
 
 @contextmanager
 def _measuring(model: Any) -> Iterator[None]:
-    """`eval` mode for the time being.
-
-    No random number of the process is used: a training that is evaluated on the way goes on as it
-    would have gone anyway.
-    """
+    """`eval` mode for the time being; no random number of a training is used."""
     was_training = model.training
     try:
         model.eval()

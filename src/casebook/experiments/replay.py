@@ -261,7 +261,7 @@ def _missing(record: Mapping[str, Any]) -> str:
     name, then = model.get("name"), model.get("source")
     if then is None or (here := pretrained.which(name)) == then:
         return ""
-    if here in ("hub", "nowhere"):
+    if here == "hub":
         return f"{name} is not here: make smol fetches the model"
     return f"the record is of {name} from {then}, and here it would be {name} from {here}"
 

@@ -27,15 +27,8 @@ def grouped_attention(
 ) -> tuple[torch.Tensor, None]:
     """transformers' `sdpa`, except where one token asks and no gradient is wanted.
 
-    Args:
-        module: the attention layer.
-        query: `(n, heads, asking, width)`.
-        key: `(n, heads of keys, length, width)`, as is `value`.
-        attention_mask: `(n, 1, asking, length)`, true where a token may look; `None`: everywhere.
-        scaling: of the scores; by default one over the root of `width`.
-
-    Returns:
-        `(n, asking, heads, width)`, and no weights.
+    `query` is `(n, heads, asking, width)`, `key` and `value` `(n, heads of keys, length, width)`,
+    the result `(n, asking, heads, width)`.
     """
     n, heads, asking, width = query.shape
     if asking > 1 or query.requires_grad:

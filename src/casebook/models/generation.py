@@ -179,11 +179,8 @@ class _Draw(LogitsProcessor):
     """Leaves one token a row: the one at which the cumulated probability passes a number drawn.
 
     This samples as `torch.multinomial` does, but a row's token depends on its own number only.
-
-    Args:
-        draws: `(rows, tokens)` in [0, 1).
-        width: of the prompts, padding included.
-        warpers: what shapes the distribution that is sampled from.
+    `draws` are `(rows, tokens)` in [0, 1), `width` is that of the padded prompts, and `warpers`
+    shape the distribution that is sampled from.
     """
 
     def __init__(self, draws: torch.Tensor, width: int, warpers: list[LogitsProcessor]):

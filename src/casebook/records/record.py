@@ -159,12 +159,7 @@ def has_test_figures(record: Mapping[str, Any]) -> bool:
 
 
 def first_and_last(record: Mapping[str, Any], name: str) -> tuple[float, float]:
-    """A figure before and after a run's training: of test rows, else of validation rows.
-
-    Args:
-        record: of a run.
-        name: of the figure, such as `greedy_accuracy`.
-    """
+    """A figure before and after a run's training: of test rows, else of validation rows."""
     if has_test_figures(record):
         return record["before"][name]["value"], record["after"][name]["value"]
     values = record["validation"][name]
