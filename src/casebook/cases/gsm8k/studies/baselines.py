@@ -105,14 +105,13 @@ def possible_sizes(values: Mapping[str, float], sizes: Iterable[int]) -> list[in
     return [n for n in sizes if all(fits(v, TABLE[name][2], n) for name, v in values.items())]
 
 
-def counts(column: int, n: int = HALF) -> dict[str, int]:
-    """The completions that earned each metric in one of the source's tables.
+def counts(column: int) -> dict[str, int]:
+    """The completions of `HALF` that earned each metric in one of the source's tables.
 
     Args:
         column: 0, before RL, or 1, after it.
-        n: rows that were measured; the count is the whole number nearest to the printed value.
     """
-    return {name: round(entry[column] / entry[2] * n) for name, entry in TABLE.items()}
+    return {name: round(entry[column] / entry[2] * HALF) for name, entry in TABLE.items()}
 
 
 def majority_at_k(
