@@ -195,13 +195,6 @@ def test_bad_text(text, message):
         classify_hand(text)
 
 
-def test_format_hand_refuses_what_is_no_hand():
-    with pytest.raises(CasebookError, match="shape"):
-        format_hand([1, 2, 3])
-    with pytest.raises(CasebookError, match="numbers 0"):
-        format_hand([1, 2, 3, 4, 52])
-
-
 def test_the_source_misses_the_wheel_and_nothing_else():
     cards = all_hands()
     right, source = labels_of(cards), source_classify(cards)

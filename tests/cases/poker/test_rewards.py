@@ -167,8 +167,3 @@ def test_an_unknown_variant_is_refused_before_training(factory):
 )
 def test_answer_grammar(completion, value):
     assert answer_grammar()([completion]) == [value]
-
-
-def test_an_unknown_reward_lists_the_known():
-    with pytest.raises(UnknownName, match="unknown reward 'accuracy': known are correct, class"):
-        REWARDS["accuracy"]

@@ -116,16 +116,17 @@ def _weighed(surveys: data.Surveys, i: int, variant: str, label: str) -> str:
             surveys.habitat[other] for _, other in data.surroundings(surveys, i, 1, variant)
         )
         lines.append(f"habitat near {around}")
-    lines += [f"links {data.tenth(surveys.connectivity[i])}", f"weigh {label}"]
+    lines += [f"links {data.tenth(surveys.connectivity[i])}", _said("weigh", label)]
     return "\n".join(lines)
 
 
 def _said(skill: str, label: str) -> str:
-    """How the corpus puts one of the source's heuristics into words."""
+    """How the corpus puts a way of deciding into words, in the last line of a thought."""
     if skill in ("zero_belt", "corridor"):
         name = skill.replace("_", " ")
         return f"{name} , habitat" if label == "habitat" else f"no {name} , {label}"
     return {
+        "weigh": f"weigh {label}",
         "yield_max": f"top {label} in tonnes",
         "tie_breaker": f"close yields , {label} links",
         "neighbour_mean": f"near mean {label}",
@@ -164,16 +165,11 @@ def style(completion: Any, row: Mapping[str, Any]) -> str:
         return "missing answer tag"
     if grade(text, row["answer"]).well_formed:
         last = thought.strip().rpartition("\n")[2]
-        return next((way for way in _WAYS if _way_said(way, last)), "other")
+        said = {_said(way, label): way for way in reversed(_WAYS) for label in LABELS}
+        return said.get(last, "other")
     if thought.startswith("<think>") and not closed and not extract_label(rest):
         return "rambling"
     return "other"
-
-
-def _way_said(way: str, line: str) -> bool:
-    if way == "weigh":
-        return any(line == f"weigh {label}" for label in LABELS)
-    return any(line == _said(way, label) for label in LABELS)
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,6 @@ def _accepted_labels(accepted_labels: Attempt) -> None:
         (two_ahead, "habitat", 0.02, ("habitat", "oat", "wheat"), "the plan's own always counts"),
         ({"corn": 50.0, "soy": 48.0}, "corn", 0.05, ("corn", "soy"), "a share, not km"),
         ({"corn": 0.3, "soy": 0.1 + 0.2}, "soy", 0.0, ("corn", "soy"), "the last digit is noise"),
-        ({"habitat": 0.0, "oat": 0.0}, "oat", 0.02, ("habitat", "oat"), "all are worth nothing"),
         ({"habitat": -0.1, "wheat": -0.5}, "wheat", 0.02, ("habitat", "wheat"), "below zero"),
         ({"oat": -1.0, "wheat": -1.01}, "oat", 0.02, ("oat", "wheat"), "below zero, 1 % off"),
     ):

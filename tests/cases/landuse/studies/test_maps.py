@@ -7,7 +7,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from casebook import plots
-from casebook.cases.landuse.landscape import LABELS, generate
+from casebook.cases.landuse.landscape import generate
 from casebook.cases.landuse.studies import maps
 
 LAND = generate(6, 5, seed=2)
@@ -58,17 +58,6 @@ def test_darker_is_more_and_unknown_is_white():
     assert figure.axes[1].get_ylabel() == "t/ha"
     hatched = [c for c in figure.axes[0].collections if c.get_hatch()]
     assert sum(len(c.get_paths()) for c in hatched) == 1
-
-
-def test_maps_side_by_side_share_a_legend(labels):
-    drawn, axes = plots.figure("Two", 8, 4, 1, 2)
-    for ax, title in zip(axes, ("before", "after"), strict=True):
-        maps.plan_map(LAND, labels, title, ax)
-    maps.legend(drawn, LAND)
-    assert [ax.get_title(loc="left") for ax in axes] == ["before", "after"]
-    assert all(ax.get_legend() is None for ax in axes)
-    assert len(drawn.legends[0].get_texts()) == len(LABELS) + 1
-    drawn.canvas.draw()
 
 
 @pytest.mark.parametrize(("cols", "km"), [(5, 1), (12, 2), (94, 10)])
