@@ -61,10 +61,6 @@ def test_a_gpu_file_has_all_that_the_package_asks_for_but_pages_and_checks(file)
     assert {canonicalize_name(r.name) for r in asked_for("site", "dev")} <= set(pins(file))
 
 
-# CUDA of PyPI's own wheels, read in them: torch 2.11.0 and 2.13.0, vllm from 0.20.0 on.
-PYPI_IS_BUILT_FOR = "cu13"
-
-
 @pytest.mark.parametrize("file", GPU_FILES)
 def test_a_gpu_file_installs_builds_for_the_cuda_in_its_name(file):
     # requirements-gpu-cu12.txt once installed torch 2.11.0 from PyPI, which is +cu130.
@@ -79,9 +75,9 @@ def test_a_gpu_file_installs_builds_for_the_cuda_in_its_name(file):
 
 
 def cuda_of(requirement):
-    """`cu12` or `cu13`, of a local version tag or a wheel's name, else what PyPI has."""
+    """Of a local version tag or a wheel's name, else that of PyPI's own wheels."""
     tag = re.search(r"\+(cu\d\d)\d+", requirement.url or str(requirement.specifier))
-    return tag[1] if tag else PYPI_IS_BUILT_FOR
+    return tag[1] if tag else "cu13"
 
 
 def test_pins_are_those_installed_here():

@@ -89,10 +89,6 @@ def _install_for_training(chosen: Sequence[str], keep: Sequence[str]) -> None:
 def vllm_for(capability: float, torch: str) -> tuple[list[str], str]:
     """The requirements of vLLM that fit a GPU and a torch, none if none do; and why.
 
-    Args:
-        capability: the GPU's compute capability.
-        torch: its version with the local tag, such as `2.11.0+cu128`.
-
     >>> vllm_for(7.5, "2.11.0+cu128")
     ([], 'it needs compute capability 8.0, and this GPU has 7.5')
     """

@@ -130,16 +130,6 @@ def test_a_policy_that_gives_one_answer_is_told(checkout, made, said):
     assert (told["constant"], told["one_label"]) == ("70.0 %", len(said) == 1)
 
 
-def test_what_a_real_model_wrote_stands_before_and_after(checkout, made):
-    before = {"row": 3, "prompt": "Hand", "completion": "$1\n"}
-    after = {"row": 3, "completion": "<answer>flush</answer>"}
-    kept = {"completions_before": [before], "completions": [{"row": 4}, after]}
-    for seed in (0, 1):
-        made.write_record(seed, arm="sound", profile="smol", provenance=FETCHED, **kept)
-    (arm,) = results.before_and_after("poker")
-    assert arm["rows"] == [(before, after)]
-
-
 # README and docs
 
 

@@ -12,7 +12,6 @@ from casebook import paths
 from casebook.case import CasebookError, check_name
 
 STAGES = ("oracle", "rewards", "baseline", "grpo", "analysis")
-START = "start"  # what the notebooks before the cases (00 to 09) are called together
 
 
 def select(cases: str | Iterable[str] = "all", start_from: int = 0) -> list[Path]:
@@ -62,7 +61,7 @@ def group_of(notebook: Path) -> str:
     ('poker', 'start')
     """
     if notebook.stem < "10":
-        return START
+        return "start"
     return notebook.stem[3:].removesuffix(f"_{stage_of(notebook)}")
 
 
@@ -78,21 +77,18 @@ def check_parameters(
     """
     import papermill
 
-    defaults: dict[Path, dict[str, str]] = {}
+    takes: dict[Path, dict[str, Any]] = {}
     for path in notebooks:
         try:
-            found = papermill.inspect_notebook(str(path))
+            takes[path] = papermill.inspect_notebook(str(path))
         except Exception as error:  # papermill, nbformat and json each have their own
             raise CasebookError(f"{path.name} is not a readable notebook: {error}") from error
-        defaults[path] = {name: parameter["default"] for name, parameter in found.items()}
-    known = list(dict.fromkeys(name for names in defaults.values() for name in names))
+    known = list(dict.fromkeys(name for own in takes.values() for name in own))
     for name in parameters:
         check_name("parameter", name, known)
     return {
-        path: {
-            name: _typed(name, parameters[name], own[name]) for name in parameters if name in own
-        }
-        for path, own in defaults.items()
+        path: {n: _typed(n, v, own[n]["default"]) for n, v in parameters.items() if n in own}
+        for path, own in takes.items()
     }
 
 

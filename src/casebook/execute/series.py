@@ -38,7 +38,6 @@ from casebook.execute.normalise import normalise, write_notebook
 from casebook.execute.notebooks import check_parameters, group_of, select
 from casebook.paths import alone_in
 
-UNKNOWN = 30  # seconds of a notebook that never ran here, roughly
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
 # Papermill's command, which the system ends (prctl 1 with signal 15) when its caller was killed:
 # who was killed cannot end its children, and its successor runs the notebook again.
@@ -161,7 +160,7 @@ class _Series:
         """Execute cases, at most `jobs` at a time, the one that took longest first."""
 
         def seconds(group: list[Path]) -> float:
-            return -sum(self.status.get(n.stem, {}).get("seconds") or UNKNOWN for n in group)
+            return -sum(self.status.get(n.stem, {}).get("seconds") or 30 for n in group)
 
         with ThreadPoolExecutor(jobs) as pool:
             futures = [pool.submit(self.run_case, g) for g in sorted(groups, key=seconds)]
@@ -278,9 +277,7 @@ class _Series:
 def _failure(copy: Path, said: str) -> tuple[str, str]:
     """Where and why a notebook stopped, in one line; and the cell's source with the traceback.
 
-    Args:
-        copy: the notebook up to there.
-        said: what papermill printed, which is all there is where it or a kernel died.
+    What papermill `said` is all there is where it or a kernel died.
     """
     last = (said.strip() or "papermill said nothing").splitlines()[-1]
     cells = nbformat.read(copy, as_version=4).cells if copy.exists() else []

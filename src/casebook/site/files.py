@@ -22,11 +22,7 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
 
 
 def markdown_templates(filters: Mapping[str, Callable] | None = None) -> jinja2.Environment:
-    """The templates of `docs/templates/`; they make Markdown, so nothing is escaped by itself.
-
-    Args:
-        filters: more of them; `cell` puts any text into a cell of a table.
-    """
+    """The templates of `docs/templates/`; `cell` puts any text into a cell of a table."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(DOCS / "templates"),
         undefined=jinja2.ChainableUndefined,

@@ -52,12 +52,8 @@ def numbered_cases() -> list[Case]:
 
 
 def counted(case: str | None = None) -> dict[str, Any]:
-    """The claims of a case, or of all: their `number`, and how they were decided.
-
-    Returns:
-        `number`, and `rows`: how it was decided -> with which verdicts, such as
-        `{"by a published document": "2 confirmed, 1 refuted"}`.
-    """
+    """The claims of a case, or of all: their `number`, and as `rows` how they were decided, such
+    as `{"by a published document": "2 confirmed, 1 refuted"}`."""
     together: Counter = Counter()
     for found in records.tally(None if case is None else [case]).values():
         together.update(found)  # all have the same columns, in one order
