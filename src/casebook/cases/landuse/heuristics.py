@@ -6,7 +6,7 @@ followed them would lose. Here each motif decides a parcel from what a prompt sh
 motifs in a text is the business of `casebook.cases.landuse.studies.motifs`.
 
 A parcel is a list of records, the centre first, as `data.records` makes them. Where the table
-leaves a number or a word open, the reading chosen here is a parameter or is named in the docstring.
+leaves a number or a word open, the reading chosen here is a constant or is named in the docstring.
 A heuristic whose condition does not hold still has to decide: it falls back to the first of the
 seven, the crop with the most tonnes per hectare.
 """
@@ -105,25 +105,25 @@ def highest_relative_yield(records: Records, means: Mapping[str, float]) -> str:
 # --- the seven ---
 
 
-def comparable_crops(records: Records, within: float = COMPARABLE) -> list[str]:
-    """The crops whose yield lies within a share `within` of the highest, the highest first.
+def comparable_crops(records: Records) -> list[str]:
+    """The crops whose yield lies within `COMPARABLE` of the highest, the highest first.
 
     Tonnes decide, as in the source: corn weighs two and a half to three times as much as any other
     grain, so where corn grows well nothing is comparable to it.
     """
     grown = grown_at(records)
     best = max(grown.values(), default=0.0)
-    close = [crop for crop in grown if grown[crop] >= (1 - within) * best]
+    close = [crop for crop in grown if grown[crop] >= (1 - COMPARABLE) * best]
     return sorted(close, key=lambda crop: -grown[crop])
 
 
-def tie_breaker(records: Records, within: float = COMPARABLE) -> str:
+def tie_breaker(records: Records) -> str:
     """Of crops with comparable yields, the one whose neighbours are best connected.
 
     A crop's neighbours are those where it yields the most of the crops compared; the crop is
     chosen only if their mean connectivity is not below the centre's.
     """
-    close = comparable_crops(records, within)
+    close = comparable_crops(records)
     if len(close) < 2:
         return highest_yield(records)
     links: dict[str, list[float]] = {crop: [] for crop in close}
@@ -149,8 +149,8 @@ def zero_belt(records: Records, share: float = BELT, literal: bool = False) -> b
     return bool(near) and sum(not yields_of(record) for record in near) >= share * len(near)
 
 
-def coherent_crops(records: Records, sharp: float = SHARP) -> list[str]:
-    """The centre's crops whose yield lies within a share `sharp` of the neighbours' mean.
+def coherent_crops(records: Records) -> list[str]:
+    """The centre's crops whose yield lies within a share `SHARP` of the neighbours' mean.
 
     The mean is over the touching parcels where anything grows: habitat has no crop to rotate.
     """
@@ -158,15 +158,15 @@ def coherent_crops(records: Records, sharp: float = SHARP) -> list[str]:
     coherent = []
     for crop, tonnes in grown_at(records).items():
         mean = sum(grown.get(crop, 0.0) for grown in near) / max(len(near), 1)
-        if abs(tonnes - mean) <= sharp * mean:
+        if abs(tonnes - mean) <= SHARP * mean:
             coherent.append(crop)
     return coherent
 
 
-def neighbour_mean(records: Records, sharp: float = SHARP) -> str:
+def neighbour_mean(records: Records) -> str:
     """The highest yield among the crops that make no sharp jump to the neighbours' mean."""
     grown = grown_at(records)
-    coherent = coherent_crops(records, sharp)
+    coherent = coherent_crops(records)
     return max(coherent, key=grown.__getitem__) if coherent else highest_yield(records)
 
 
@@ -190,24 +190,16 @@ def corridor(records: Records, high: float = HIGH) -> bool:
     near = touching(records)
     habitat = [record["position"] for record in near if not yields_of(record)]
     linked = {record["position"] for record in near if float(record[CONNECTIVITY]) >= high}
-    return any(_opposite(side) in linked for side in habitat)
-
-
-def _opposite(direction: str) -> str:
-    return CLOCKWISE[CLOCKWISE.index(direction) - 4]
+    return any(CLOCKWISE[CLOCKWISE.index(side) - 4] in linked for side in habitat)
 
 
 def _habitat_if(holds: Callable[[Records], bool]) -> Callable[[Records], str]:
     return lambda records: HABITAT if holds(records) else highest_yield(records)
 
 
-def _grows(records: Records) -> bool:
-    return bool(grown_at(records))
-
-
 HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
     {
-        "yield_max": Heuristic(0.85, highest_yield, _grows),
+        "yield_max": Heuristic(0.85, highest_yield, lambda records: bool(grown_at(records))),
         "tie_breaker": Heuristic(
             0.60, tie_breaker, lambda records: len(comparable_crops(records)) > 1
         ),
@@ -221,7 +213,7 @@ HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
         "global_baseline": Heuristic(
             0.15, highest_yield, lambda records: zero_belt(records) or corridor(records)
         ),
-        "score": Heuristic(0.10, score, _grows),
+        "score": Heuristic(0.10, score, lambda records: bool(grown_at(records))),
         "corridor": Heuristic(0.08, _habitat_if(corridor), corridor),
     }
 )

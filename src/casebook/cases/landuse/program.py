@@ -253,13 +253,11 @@ class Program:
         return labels, max(self.worth_of(labels), min(bound, highs.getInfo().mip_dual_bound))
 
     def exchange(self, labels, prices):
-        """Change up to three parcels at a time while that is a gain and there is time.
+        """Change up to three parcels at a time while that is a gain and there is time: a triple can
+        trade one crop's surplus for another's shortage.
 
-        With prices on what is scarce, a single change costs little where two labels are nearly
-        worth the same. Of the cheapest changes all triples are weighed at once: a triple can trade
-        one crop's surplus for another's shortage. What is missing is charged above its price,
-        and dearer each time, until nothing is. With something missing it may go on for a few more
-        exchanges when the time is up: a plan that misses a floor is none.
+        What is missing is charged above its price, and dearer each time, until nothing is. With
+        something missing a few more exchanges are made when the time is up.
         """
         late = 0
         for charge in (1.05, 1.3, 2.0, 4.0, 100.0):

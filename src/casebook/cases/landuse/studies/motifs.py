@@ -204,7 +204,6 @@ def conformance(text: Any) -> dict[str, bool]:
 
 
 def _in_order(chain: Sequence[str], at: Mapping[str, Sequence[int]]) -> bool:
-    """Whether sentences can be picked for the steps of a chain that do not go backwards."""
     reached = 0
     for step in chain:
         reached = next((i for i in at[step] if i >= reached), -1)
