@@ -42,16 +42,12 @@ class PrefixTrie:
         texts: token ids of each text, without the end.
         eos: the token that ends a text.
 
-    Raises:
-        CasebookError: no text, or an empty one.
-
     >>> trie = PrefixTrie([[1, 2], [1, 3]], eos=0)
     >>> trie.allowed([]), trie.allowed([1]), trie.allowed([1, 3])
     ([1], [2, 3], [0])
     """
 
     def __init__(self, texts: Sequence[Sequence[int]], eos: int):
-        _check(texts)
         self.eos = eos
         self._children: dict[tuple[int, ...], set[int]] = {}
         for text in texts:
@@ -75,7 +71,6 @@ class PositionUnion:
     """
 
     def __init__(self, texts: Sequence[Sequence[int]], eos: int):
-        _check(texts)
         self.eos = eos
         self._at: list[set[int]] = []
         for position in range(max(map(len, texts)) + 1):
@@ -194,8 +189,3 @@ def constrained(
             allowed[row, position, constraint.allowed(ids[:position])] = True
         allowed[row, length:] = True
     return logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
-
-
-def _check(texts: Sequence[Sequence[int]]) -> None:
-    if not texts or not all(len(text) for text in texts):
-        raise CasebookError("a constraint needs texts, each with at least one token")
