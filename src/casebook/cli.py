@@ -61,6 +61,8 @@ def parse_parameters(pairs: Iterable[str] | None) -> dict[str, Any]:
             parameters[name] = _numbers(parse_yaml(text))
         except CasebookError as error:
             raise CasebookError(f"the value of {name} is {error}: {text[:60]}") from None
+        except RecursionError:
+            raise CasebookError(f"the value of {name} holds itself: {text[:60]}") from None
     return parameters
 
 
