@@ -1,14 +1,12 @@
 """Poker rows: balance, disjoint splits, prompts, and the corpus of the embedded model."""
 
-import re
 from collections import Counter
 from itertools import islice
 
-import numpy as np
 import pytest
 
 from casebook import load_case
-from casebook.case import CasebookError, UnknownName
+from casebook.case import UnknownName
 from casebook.cases.poker import data, oracle
 
 CASE = load_case("poker")
@@ -172,31 +170,6 @@ def test_an_unknown_skill_lists_the_known(without):
 
 
 # What the oracle would write
-
-
-def test_a_chat_asks_the_same_hands_with_the_same_words():
-    plain, chat = (CASE.load("validation", "smol", variant=v) for v in ("label", "label-chat"))
-    assert chat["prompt"] == [[{"role": "user", "content": text}] for text in plain["prompt"]]
-    for name in ("answer", "hand", "category"):
-        assert chat[name] == plain[name]
-
-
-def test_four_solved_examples_of_four_labels_stand_before_the_question():
-    plain, solved = (CASE.load("validation", "smol", variant=v) for v in ("label", "label-shots4"))
-    assert solved["answer"] == plain["answer"]
-    beginning = solved["prompt"][0].rpartition("Classify")[0]
-    assert solved["prompt"] == [beginning + text for text in plain["prompt"]]
-    shots = re.findall(r"Hand: (.*)\n(?:.*\n)*?Answer: (.*)\n", beginning)
-    assert len({label for _, label in shots}) == len(shots) == 4
-    for hand, label in shots:
-        pool = data.pools()["train"][oracle.LABELS.index(label)]
-        assert (np.sort(pool) == np.sort(oracle.parse_hand(hand))).all(1).any()
-
-
-@pytest.mark.parametrize("variant", ["label-chat", "label-shots4"])
-def test_prompts_of_real_models_are_not_for_the_embedded_one(variant):
-    with pytest.raises(CasebookError, match=f"'{variant}' is for real models, not for 'nano'"):
-        CASE.load("test", "nano", variant=variant)
 
 
 @pytest.mark.parametrize("variant", [None, "reason", *LABEL_VARIANTS])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from casebook.case import PROFILES, SPLITS, CasebookError, check_name, check_skills, left, shares_of
+from casebook.case import PROFILES, SPLITS, check_name, check_skills, left, shares_of
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
@@ -60,9 +60,6 @@ CARELESS_SHARE = 0.40
 # A guess follows the square root of how often a hand is dealt: "high card" and "one pair" come
 # first, as in running text, and yet no label is so rare that sampling never tries it.
 GUESSED_AS_DEALT_TO_THE = 0.5
-# The solved examples of `label-shots4`: hands of the train pool, of every other label.
-SHOTS = ("4D 5S 7D 8H KH", "7C 7S 9H AC AD", "9C TC JC QS KC", "3D 3H 3S TD TH")
-OF_REAL_MODELS = ("label-chat", "label-shots4")
 
 
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
@@ -77,13 +74,11 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
         variant: `reason` (think, then answer) or `label` (as the source asks: the label alone);
             or that prompt on other rows: `label-dealt`, hands as they are dealt, half of them
             high cards (the source's first version), and `label-source`, hands in the order that
-            rejection sampling keeps them (its later evaluation, which scores the first 200). For
-            real models also the rows of `label` as `label-chat`, a message of a user, or as
-            `label-shots4`, after four solved examples. By default `label` for `smol`, else
-            `reason`.
+            rejection sampling keeps them (its later evaluation, which scores the first 200). By
+            default `label` for `smol`, else `reason`.
 
     Raises:
-        CasebookError: unknown split, profile or variant, or one that the profile does not have.
+        CasebookError: unknown split, profile or variant.
     """
     from datasets import Dataset
 
@@ -135,11 +130,9 @@ def prompt_maker(profile: str, variant: str | None = None):
     variant = variant or ("label" if profile == "smol" else "reason")
     check_name("variant", variant, VARIANTS)
     if PROFILES[profile].embedded:
-        if variant in OF_REAL_MODELS:
-            raise CasebookError(f"the variant {variant!r} is for real models, not for {profile!r}")
         return nano_prompt if variant == "reason" else nano_label_prompt
-    text = {"reason": reasoning_prompt, "label-shots4": shots_prompt}.get(variant, source_prompt)
-    if PROFILES[profile].chat or variant == "label-chat":
+    text = reasoning_prompt if variant == "reason" else source_prompt
+    if PROFILES[profile].chat:
         return lambda hand: [{"role": "user", "content": text(hand)}]
     return text
 
@@ -167,16 +160,6 @@ def source_prompt(hand: str) -> str:
         "Do not explain your answer.\n\n"
         "Answer:"
     )
-
-
-def shots_prompt(hand: str) -> str:
-    """The source's prompt after four of its kind with their answers."""
-    labels = oracle.labels_of([oracle.parse_hand(shot) for shot in SHOTS])
-    solved = [
-        f"{source_prompt(shot)} {oracle.LABELS[label]}\n\n"
-        for shot, label in zip(SHOTS, labels, strict=True)
-    ]
-    return "".join(solved) + source_prompt(hand)
 
 
 def reasoning_prompt(hand: str) -> str:

@@ -27,8 +27,8 @@ from casebook.rewards import (
     tag_format,
 )
 
-# Of `label`, other rows only, and the same rows asked otherwise.
-VARIANTS = ("reason", "label", "label-dealt", "label-source", "label-chat", "label-shots4")
+# The last two ask as `label` does, about other rows.
+VARIANTS = ("reason", "label", "label-dealt", "label-source")
 
 # The poker write-up's weights. With advantages divided by the group's standard deviation they
 # have no effect: all completions of a group share one right answer, hence one weight.
