@@ -1,6 +1,7 @@
 """Several processes that train one policy: real ones, started by torchrun, over gloo."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -167,10 +168,13 @@ def test_a_number_of_processes_without_a_launcher_is_a_sentence(several):
         processes.begin()
 
 
-def test_a_run_goes_on_with_as_many_processes_as_it_was_begun_with(two):
+@pytest.mark.slow
+def test_a_run_goes_on_with_as_many_processes_as_it_was_begun_with(two, tmp_path):
+    shutil.copytree(two[0].path, tmp_path / "run")
+    (tmp_path / "run" / "record.json").unlink()
     config = training.read_config(SMOKE, FEW)
     with pytest.raises(CasebookError, match=r"another number of processes \(2\)"):
-        training.train(config, two[0].path, resume=True)
+        training.train(config, tmp_path / "run", resume=True)
 
 
 # Stops -------------------------------------------------------------------------------------
