@@ -10,10 +10,6 @@ import numpy as np
 import pytest
 import shapely
 
-from casebook.cases.landuse import data
-from casebook.cases.landuse.landscape import read_landscape
-from casebook.cases.landuse.oracle import solve
-
 ROOT = Path(__file__).parents[3]
 ACROSS, DOWN, RADIUS = 7, 6, 400.0  # hexagons, metres
 LAKE = [10, 17, 18]  # nothing grows there
@@ -48,18 +44,6 @@ def own(tmp_path_factory):
     path = tmp_path_factory.mktemp("own") / "hexagons.gpkg"
     fields.to_file(path)
     return path
-
-
-@pytest.mark.slow
-def test_it_is_read_planned_and_made_into_rows(own):
-    landscape = read_landscape(own)
-    assert np.flatnonzero(landscape.habitat).tolist() == LAKE
-    rows = data.rows(data.table(landscape, solve(landscape, gap=0.01, time_limit=20)))
-    assert len(rows) == ACROSS * DOWN - len(LAKE)
-    assert not [row for row in rows if "soy" in row["answer_5"]]
-    inner = rows["prompt"][ACROSS + 1]
-    assert len(inner.splitlines()) == 7  # the parcel, and six that touch it
-    assert " - " in inner
 
 
 @pytest.mark.slow
