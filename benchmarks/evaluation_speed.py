@@ -20,7 +20,7 @@ import typer
 
 from casebook.case import load_case
 from casebook.evaluation import evaluate
-from casebook.experiments import read_arms
+from casebook.experiments.arms import read_arms
 from casebook.models import load_base, read_settings
 from casebook.models.generation import token_ids
 from casebook.paths import write_json

@@ -35,7 +35,7 @@ from transformers import set_seed
 
 from casebook.case import check_name, load_case
 from casebook.evaluation import evaluate
-from casebook.experiments import read_arms
+from casebook.experiments.arms import read_arms
 from casebook.models import load_base, load_saved, read_settings
 from casebook.paths import write_json
 from casebook.records import provenance

@@ -17,9 +17,9 @@ import typer
 
 from casebook import paths
 from casebook.case import CasebookError
+from casebook.experiments.arms import read_arms
 from casebook.paths import write_json
 from casebook.records import provenance, read_record
-from casebook.settings import read_arms
 from casebook.stats import pool_seeds
 
 ARM, SEEDS, BATCH = "label_trie", (0, 1, 2), 96

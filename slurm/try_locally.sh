@@ -150,8 +150,8 @@ done
 
 say
 say "== what they left"
-"$python" slurm/check_runs.py "$work/two" --processes 2 --steps 12
-"$python" slurm/check_runs.py "$work/sweep" --processes 1 --steps 12
-"$python" slurm/check_runs.py "$work/cancelled" --stopped
+"$python" benchmarks/check_runs.py "$work/two" --processes 2 --steps 12
+"$python" benchmarks/check_runs.py "$work/sweep" --processes 1 --steps 12
+"$python" benchmarks/check_runs.py "$work/cancelled" --stopped
 exit
 }

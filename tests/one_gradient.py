@@ -13,7 +13,8 @@ from collections import Counter
 import torch
 from transformers import TrainerCallback
 
-from casebook import models, paths, processes, training
+from casebook import models, paths, training
+from casebook.training import processes
 
 BATCH = 32  # completions of the step, all processes together
 LOSSES = ("dapo", "grpo", "dr_grpo")

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import cli, paths, problem_sets
+from casebook import cli, paths
 from casebook.case import CasebookError
+from casebook.cases import problem_sets
 
 TRAIN = ["train", "--config", str(paths.CONFIGS / "poker" / "smoke.yaml")]
 
@@ -151,7 +152,7 @@ def test_what_cannot_be_written_or_imported_is_one_sentence(error, sentence, mon
 
 
 def results_of(*statuses):
-    from casebook.execute import Result
+    from casebook.site.series import Result
 
     def execute(*arguments, **options):
         results = [Result(f"1{n}_a", status) for n, status in enumerate(statuses)]
@@ -169,7 +170,7 @@ def test_execute_fails_when_a_notebook_did_and_the_pages_are_built(
     statuses, code, monkeypatch, capsys
 ):
     built = []
-    monkeypatch.setattr("casebook.execute.execute", results_of(*statuses))
+    monkeypatch.setattr("casebook.site.series.execute", results_of(*statuses))
     replace(monkeypatch, "site", "build_site", lambda *_, **__: built.append(1))
     assert casebook(monkeypatch, "execute", "--site") == code
     assert built
@@ -229,7 +230,7 @@ def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):
     monkeypatch.setenv(problem_sets.VARIABLE, "somewhere else")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sets").mkdir()
-    monkeypatch.setattr("casebook.execute.execute", lambda *o, **_: asked.extend(o) or [])
+    monkeypatch.setattr("casebook.site.series.execute", lambda *o, **_: asked.extend(o) or [])
     assert casebook(monkeypatch, "execute", "--data-dir", "sets", "--from", "12") == 0
     assert os.environ[problem_sets.VARIABLE] == str(tmp_path / "sets")
     given = {"DATA_DIR": str(tmp_path / "sets")}

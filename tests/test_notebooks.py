@@ -10,7 +10,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from casebook.execute import group_of, install_cell, normalise, variant_of
+from casebook.site.colab import install_cell, variant_of
+from casebook.site.normalise import normalise
+from casebook.site.notebooks import group_of
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

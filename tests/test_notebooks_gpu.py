@@ -10,7 +10,7 @@ import torch
 
 from casebook import models, paths, training
 from casebook.case import PROFILES
-from casebook.execute import stage_of
+from casebook.site.notebooks import stage_of
 
 NOTEBOOKS = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 

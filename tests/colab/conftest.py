@@ -164,7 +164,7 @@ def write_problems(folder: Path) -> None:
 
 def admit_problems(checkout: Path) -> None:
     """Let the copy take the made-up problems for the pinned sets."""
-    file = checkout / "src/casebook/problem_sets.py"
+    file = checkout / "src/casebook/cases/problem_sets.py"
     text = file.read_text()
     ours = f'rows={{"train": {TRAIN + HELD_BACK}, "test": {TEST}}}'
     for old, new in (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from casebook import execute
+from casebook.site.colab import install_cell
 
 HERE = Path(__file__).parent
 IMAGE = yaml.safe_load((HERE / "image.yaml").read_text())
@@ -133,7 +133,7 @@ def test_the_cell_installs_what_fits_and_runs_again_after_a_restart(
     machine, capability, torch, expected
 ):
     colab = machine(capability, torch)
-    cell = execute.install_cell("train", "poker")
+    cell = install_cell("train", "poker")
     said = colab.run(cell)
     where = colab.run(WHERE).split()
     checkout = colab.content / "casebook"
@@ -157,7 +157,7 @@ def test_the_cell_installs_what_fits_and_runs_again_after_a_restart(
 def test_a_kernel_that_holds_an_older_library_is_told_to_restart(machine):
     """pandas brings Colab's pyarrow along; another one beneath it breaks `import datasets`."""
     colab = machine("7.5")
-    cell = execute.install_cell("train", "poker")
+    cell = install_cell("train", "poker")
     colab.run("import pyarrow")
     with pytest.raises(AssertionError, match=r"pyarrow 18\.1\.0 \(now 21.*restart"):
         colab.run(cell)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from casebook import experiments, paths
+from casebook import paths
 from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
 from casebook.experiments.arms import read_arms as arms_of
@@ -47,7 +47,7 @@ def arms(tmp_path, monkeypatch):
 
 def test_records_are_made_once(arms, tmp_path):
     lines = []
-    written = experiments.run_experiments("poker", "smoke", log=lines.append)
+    written = module.run_experiments("poker", "smoke", log=lines.append)
     assert [path.relative_to(tmp_path).as_posix() for path in written] == [
         "results/poker/smoke/tiny/seed0.json",
         "results/poker/smoke/tiny/seed1.json",
@@ -60,7 +60,7 @@ def test_records_are_made_once(arms, tmp_path):
     curve = read_record(written[0])["curve"]
     assert len(curve["completions/mean_length"]) == len(curve["rewards/correct/mean"]) == 1
     lines.clear()
-    experiments.run_experiments("poker", "smoke", log=lines.append)
+    module.run_experiments("poker", "smoke", log=lines.append)
     assert lines == ["tiny, seed 0: there already", "tiny, seed 1: there already"]
 
 
@@ -143,13 +143,13 @@ def test_of_a_real_model_completions_are_kept_and_no_adapter(trained):
 
 @pytest.mark.slow
 def test_a_record_with_another_configuration_is_not_overwritten(arms):
-    experiments.run_experiments("poker", "smoke", seeds=[0], log=len)
+    module.run_experiments("poker", "smoke", seeds=[0], log=len)
     changed = ARM | {"seeds": [0], "overrides": ARM["overrides"] | {"beta": 0.1}}
     arms.write_text(yaml.safe_dump({"tiny": changed}))
     with pytest.raises(CasebookError, match="another configuration"):
-        experiments.run_experiments("poker", "smoke", log=len)
+        module.run_experiments("poker", "smoke", log=len)
     lines = []
-    experiments.run_experiments("poker", "smoke", again=True, log=lines.append)
+    module.run_experiments("poker", "smoke", again=True, log=lines.append)
     assert lines[-1].startswith("tiny, seed 0: sampled 0.")
 
 
@@ -194,4 +194,4 @@ def test_arms_that_are_none_are_one_sentence(arms, text, asked, said):
     if text:
         arms.write_text(text)
     with pytest.raises(CasebookError, match=said):
-        experiments.run_experiments("poker", **({"profile": "smoke"} | asked))
+        module.run_experiments("poker", **({"profile": "smoke"} | asked))

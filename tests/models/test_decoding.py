@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from casebook import load_case, nano
+from casebook import load_case
 from casebook.case import CasebookError
+from casebook.experiments import nano
 from casebook.models.decoding import (
     PositionUnion,
     PrefixTrie,

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from casebook import models, paths, pretrained
+from casebook import models, paths
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError
-from casebook.models import load
+from casebook.models import load, pretrained
 
 NANO = paths.DATA / "nano" / "poker"
 

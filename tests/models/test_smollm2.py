@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from casebook import models, pretrained
+from casebook import models
+from casebook.models import pretrained
 from casebook.models.generation import token_ids
 
 ENTRY = pretrained.MODELS["smollm2"]

@@ -6,7 +6,7 @@ import pytest
 
 from casebook import CasebookError, paths, records
 from casebook.case import UnknownName
-from casebook.experiments import run_experiments
+from casebook.experiments.arms import run_experiments
 from casebook.records import record as module
 from casebook.records import studies
 

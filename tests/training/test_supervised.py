@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from casebook import load_case, models, nano
+from casebook import load_case, models
+from casebook.experiments import nano
 from casebook.models import generation
 from casebook.models.decoding import PrefixTrie
 from casebook.training import supervised

@@ -22,14 +22,13 @@ from typing import Any
 
 import pandas as pd
 
-from casebook import pretrained, training
+from casebook import training
 from casebook.case import PROFILES, CasebookError, load_case
 from casebook.experiments import arms
-from casebook.models import base_weights, load_saved
+from casebook.models import base_weights, load_saved, pretrained
 from casebook.paths import plain
 from casebook.records import committed_completions, has_test_figures, machine, read_record
 from casebook.records.record import DIGITS
-from casebook.rewards import random_reward
 
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 WRITTEN = ("completion", "reward", "advantage")
@@ -37,7 +36,7 @@ NEAR = 1e-3  # of a window's mean, on another kind of machine
 UNKNOWN = "not comparable"
 NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
 # A completion alone does not decide these: a KL wants its policies, a coin is tossed anew.
-NOT_PAID_AGAIN = (training.KL_PENALTY, random_reward.__name__)
+NOT_PAID_AGAIN = (training.KL_PENALTY, "random_reward")
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from casebook import paths, pretrained
+from casebook import paths
 from casebook.backend import choose_backend, unsloth_chosen
 from casebook.case import CasebookError
-from casebook.models import attention
+from casebook.models import attention, pretrained
 from casebook.settings import marked, read_settings
 
 if os.environ.get("CASEBOOK_BACKEND") == "unsloth":  # for every profile: then at once

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from casebook import paths, pretrained
+from casebook import paths
 from casebook.case import CasebookError, load_case
 from casebook.install import installed_version, pins_of
+from casebook.models import pretrained
 from casebook.preflight.estimate import unsloth_trains, weights_bytes
 from casebook.preflight.sizes import GIB, Machine, Shape
 from casebook.records import provenance

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from casebook import paths, pretrained
+from casebook import paths
 from casebook.case import CasebookError, check_name
+from casebook.models import pretrained
 
 GIB, HERE = 2**30, Path(__file__).parent
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # dense decoders whose layers are counted here

@@ -37,7 +37,7 @@ def build_site(
 ) -> Path:
     """Build the site, the transcript pages and the single-file reports; only what changed.
 
-    Concurrent calls wait for each other. What `casebook.execute` left in `output` is shown:
+    Concurrent calls wait for each other. What `casebook execute` left in `output` is shown:
     `executed/`, `failed/` and `execution.json`.
 
     Args:

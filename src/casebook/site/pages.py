@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 
 from casebook import paths
 from casebook.case import Case, CasebookError
-from casebook.execute import read_status
+from casebook.site.series import read_status
 
 FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
     "install": "Install (does nothing outside Colab)",

@@ -1,25 +1,26 @@
-"""A training: YAML in, a finished run folder out. The names below are those that notebooks use."""
+"""A training: YAML in, a finished run folder out.
 
-# ruff: noqa: F401, the names that notebooks and other rooms use
+The names below are those that notebooks use. Each is imported when it is asked for: where Unsloth
+trains, it has to be imported before TRL.
+"""
 
-from datasets import disable_progress_bars
+from importlib import import_module
+from typing import Any
 
-from casebook import models  # where Unsloth is asked for by name, it comes before TRL
-from casebook.training.config import Config, read_config, reward_functions, settings_mark
-from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
-from casebook.training.log import (
-    CURVE,
-    CURVE_WINDOW,
-    WATCH_EVERY,
-    RunCallback,
-    WatchCallback,
-    curve,
-    skipped_steps,
-    text_of,
-)
-from casebook.training.loop import first_steps, train, training_rows
-from casebook.training.measure import input_digests, kept_rows, measure_base, measure_test
-from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
-from casebook.training.run import Run, default_folder, find_run
+NAMES = {
+    "config": "Config read_config reward_functions settings_mark",
+    "kl_penalty": "KL_PENALTY KlPenalty",
+    "log": "CURVE CURVE_WINDOW WATCH_EVERY RunCallback WatchCallback curve skipped_steps text_of",
+    "loop": "first_steps train training_rows",
+    "measure": "input_digests kept_rows measure_base measure_test",
+    "rollouts": "ConstrainedTrainer RolloutTrainer",
+    "run": "Run default_folder find_run",
+}
+_home = {name: module for module, names in NAMES.items() for name in names.split()}
+__all__ = sorted(_home)
 
-disable_progress_bars()  # of datasets; a training shows its own
+
+def __getattr__(name: str) -> Any:
+    if name in _home:
+        return getattr(import_module(f"{__name__}.{_home[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

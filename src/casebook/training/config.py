@@ -12,10 +12,10 @@ from typing import Any
 
 from trl import GRPOConfig, ModelConfig, TrlParser
 
-from casebook import processes
 from casebook.case import CasebookError, load_case
 from casebook.records import digest
 from casebook.settings import FIELDS, TRLS, checked, marked
+from casebook.training import processes
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 
 OWN = {name: field.own for name, field in FIELDS.items() if field.own is not TRLS}

@@ -4,11 +4,11 @@ from contextlib import nullcontext
 from copy import deepcopy
 from typing import Any
 
+from casebook.case import KL_PART as KL_PENALTY
 from casebook.case import CasebookError
 from casebook.evaluation import token_logps
 from casebook.models.generation import token_ids
 from casebook.models.prompts_once import completion_logps
-from casebook.rewards import KL_PART as KL_PENALTY
 
 
 class KlPenalty:

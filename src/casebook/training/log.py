@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from transformers import TrainerCallback
 
-from casebook import processes
 from casebook.case import PROFILES, load_case
 from casebook.detectors import RunWatch
 from casebook.evaluation import evaluate, graded
 from casebook.grpo import group_advantages
+from casebook.training import processes
 from casebook.training.config import Config
 from casebook.training.progress import Progress
 from casebook.training.run import Run, read_lines

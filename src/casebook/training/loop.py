@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import Dataset, disable_progress_bars
 from safetensors import SafetensorError
 from transformers import PrinterCallback, TrainerCallback, TrainerState, set_seed
 
-from casebook import grpo, models, processes, stopping
+from casebook import grpo, models
 from casebook.case import CasebookError, load_case
 from casebook.models import describe, engine, load_policy, save_policy
 from casebook.models.decoding import constraint_for
@@ -38,7 +38,7 @@ from casebook.models.generation import end_ids, token_ids
 from casebook.paths import alone_in, write_json, write_trouble
 from casebook.records import provenance
 from casebook.settings import PLAIN, SUPERVISED, check_present
-from casebook.training import supervised
+from casebook.training import processes, stopping, supervised
 from casebook.training.config import Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve, skipped_steps
@@ -46,6 +46,8 @@ from casebook.training.measure import forget_peak, input_digests, measure, peak_
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
 from casebook.training.run import Run, check_folder, default_folder, prepare, step_of
+
+disable_progress_bars()  # of datasets; a training shows its own
 
 
 def train(config: Config, output: str | Path | None = None, resume: bool = False) -> Run:

@@ -5,10 +5,10 @@ from functools import partial
 
 from trl import GRPOTrainer
 
-from casebook import processes
 from casebook.models.decoding import Constraint, constrained, constrained_generation
 from casebook.models.generation import merged, own_settings_off, shared_prompts
 from casebook.models.prompts_once import forward
+from casebook.training import processes
 
 
 class RolloutTrainer(GRPOTrainer):

@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from casebook import paths, processes
+from casebook import paths
 from casebook.case import CasebookError
 from casebook.paths import LOCK, plain, read_json, write_json
 from casebook.records import read_record
 from casebook.settings import marked, read_settings, read_yaml
+from casebook.training import processes
 from casebook.training.config import Config, settings_mark
 
 OF_A_RUN = {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import Grade, problem_sets
+from casebook import Grade
+from casebook.cases import problem_sets
 from casebook.cases.gsm8k.answers import LONGEST, extract_number, one_number
 from casebook.cases.gsm8k.rewards import grade
 

@@ -6,9 +6,11 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case, nano, problem_sets
+from casebook import load_case
 from casebook.case import UnknownName
+from casebook.cases import problem_sets
 from casebook.cases.gsm8k import data, rewards
+from casebook.experiments import nano
 
 CASE = load_case("gsm8k")
 PROMPT_OF = {skill: prompt for prompt, skills in CASE.skills.items() for skill in skills}

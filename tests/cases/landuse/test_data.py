@@ -12,7 +12,7 @@ from casebook.cases.landuse import data
 from casebook.cases.landuse.fields import CROPS, LABELS, YIELDS
 from casebook.cases.landuse.landscape import generate
 from casebook.cases.landuse.rewards import VARIANTS
-from casebook.nano import PIECES
+from casebook.experiments.nano import PIECES
 
 CASE = load_case("landuse")
 PROMPT_OF = {(skill, v) for v, skills in CASE.skills.items() for skill in skills}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from casebook.case import load_case
-from casebook.experiments import read_arms
 from casebook.grpo import group_advantages
 from casebook.records import load_claims
+from casebook.settings import read_arms
 from casebook.stats import mean_interval
 
 CLAIMS = {row["id"]: row for row in load_claims("math")}

@@ -7,11 +7,12 @@ from itertools import islice
 
 import pytest
 
-from casebook import load_case, problem_sets
+from casebook import load_case
 from casebook.case import CasebookError
+from casebook.cases import problem_sets
 from casebook.cases.math import data, templates
 from casebook.cases.math.rewards import VARIANTS
-from casebook.nano import PIECES, build_tokenizer
+from casebook.experiments.nano import PIECES, build_tokenizer
 
 CASE = load_case("math")
 EXAMPLES = "Question: What is $1+1$?\nAnswer:It is $\\boxed{2}$.\n\n"

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError, Grade, problem_sets
+from casebook import CasebookError, Grade
 from casebook.case import UnknownName
+from casebook.cases import problem_sets
 from casebook.cases.math.rewards import (
     LONGEST,
     READINGS,

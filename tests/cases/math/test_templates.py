@@ -7,7 +7,7 @@ import pytest
 
 from casebook.cases.math import templates
 from casebook.cases.math.verify import equivalent
-from casebook.nano import PIECES
+from casebook.experiments.nano import PIECES
 
 ALL = templates.problems()
 FAMILIES = sorted({problem.family for problem in ALL})

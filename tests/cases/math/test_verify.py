@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from casebook import CasebookError, problem_sets
+from casebook import CasebookError
+from casebook.cases import problem_sets
 from casebook.cases.math import worker
 from casebook.cases.math.rewards import grade
 from casebook.cases.math.studies.verifiers import HOSTILE, math500_pairs, own_pairs

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from casebook import pretrained
 from casebook.cases.poker import oracle
 from casebook.cases.poker.rewards import CLASS_WEIGHTS, grade
+from casebook.models import pretrained
 from casebook.records import committed, load_claims, studies
 
 NOTES = {row["id"]: row["note"] for row in load_claims("poker")}

@@ -123,14 +123,14 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
-    from casebook import problem_sets
+    from casebook.cases import problem_sets
 
     return _real_rows(split, problem_sets.data_dir())
 
 
 @lru_cache(maxsize=6)
 def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
-    from casebook import problem_sets
+    from casebook.cases import problem_sets
 
     source = "folder" if folder else "hub"
     file = "test" if split == "test" else "train"

@@ -9,7 +9,7 @@ that are accepted, joined by a bar, as in `"corn|oat"`. *Well formed* and *corre
     reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
     label:   LABEL, perhaps with a full stop                   and nothing else
 
-`casebook.labels` says how a label is read, and `answers.yaml` holds the policy in examples.
+`casebook.rewards.labels` says how a label is read, and `answers.yaml` holds the policy in examples.
 """
 
 import math
@@ -20,7 +20,6 @@ import numpy as np
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
 from casebook.cases.landuse.fields import LABELS
-from casebook.labels import LabelReader, label_in_form
 from casebook.rewards import (
     Reward,
     completion_text,
@@ -28,6 +27,7 @@ from casebook.rewards import (
     repetition_penalty,
     tag_format,
 )
+from casebook.rewards.labels import LabelReader, label_in_form
 
 # How a prompt shows the parcel; all but the last ask for the same form.
 VARIANTS = ("reason", "prices", "alone", "shuffled", "rotated", "source", "label")
@@ -54,7 +54,7 @@ _read = LabelReader({label: label for label in LABELS} | dict(ALIASES), OTHER_CR
 
 
 def extract_label(text: Any, variant: str | None = None) -> str | None:
-    """The label that a completion gives as its answer, or `None`: see `casebook.labels`.
+    """The label that a completion gives as its answer, or `None`: see `casebook.rewards.labels`.
 
     `text` is a string or a list of messages; anything else gives `None`. In the variant without
     tags, `label`, the first line is read.

@@ -145,7 +145,7 @@ def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     Raises:
         CasebookError: the problems cannot be had, or are not those that were expected.
     """
-    from casebook import problem_sets
+    from casebook.cases import problem_sets
 
     return _real_rows(split, problem_sets.data_dir())
 
@@ -176,7 +176,7 @@ def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
 
 
 def _read(name: str, split: str, folder: Path | None) -> list[dict[str, Any]]:
-    from casebook import problem_sets
+    from casebook.cases import problem_sets
 
     source = "folder" if folder else "hub"
     return problem_sets.read(name, split, source=source, data_dir=folder).to_dict("records")
@@ -221,7 +221,7 @@ def prompt_maker(
     Raises:
         UnknownName: unknown profile or variant.
     """
-    from casebook import problem_sets
+    from casebook.cases import problem_sets
 
     check_name("profile", profile, PROFILES)
     variant = variant or "reason"

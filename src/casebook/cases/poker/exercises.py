@@ -6,7 +6,6 @@ from itertools import combinations_with_replacement
 import numpy as np
 from scipy.stats import binom
 
-from casebook import attacks
 from casebook.cases.poker.oracle import CATEGORIES, FREQUENCIES, LABELS, RANKS
 from casebook.cases.poker.rewards import CLASS_WEIGHTS
 from casebook.exercises import (
@@ -20,6 +19,7 @@ from casebook.exercises import (
     same,
     show,
 )
+from casebook.rewards import attacks
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
 

@@ -5,8 +5,8 @@ Two questions are kept apart. *Well formed*: has the completion the form the pro
     reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
     label:   LABEL, perhaps with a full stop                   and nothing else
 
-*Correct*: is the answer read from it right, whatever the form? `casebook.labels` says how a label
-is read, and `answers.yaml` holds the policy in examples. The longest name wins, so `straight
+*Correct*: is the answer read from it right, whatever the form? `casebook.rewards.labels` says how a
+label is read, and `answers.yaml` holds the policy in examples. The longest name wins, so `straight
 flush` and `royal flush` are not read as `flush`; they are categories but not among the eight
 labels, so on their own they are no answer.
 """
@@ -17,7 +17,6 @@ from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
 from casebook.cases.poker.oracle import LABELS
-from casebook.labels import LabelReader, label_in_form
 from casebook.rewards import (
     Reward,
     completion_text,
@@ -26,6 +25,7 @@ from casebook.rewards import (
     repetition_penalty,
     tag_format,
 )
+from casebook.rewards.labels import LabelReader, label_in_form
 
 # The last two ask as `label` does, about other rows.
 VARIANTS = ("reason", "label", "label-dealt", "label-source")
@@ -70,7 +70,7 @@ _read = LabelReader({label: label for label in LABELS} | dict(ALIASES), LOOKALIK
 
 
 def extract_label(text: Any, variant: str | None = None) -> str | None:
-    """The label that a completion gives as its answer, or `None`: see `casebook.labels`.
+    """The label that a completion gives as its answer, or `None`: see `casebook.rewards.labels`.
 
     `text` is a string or a list of messages; anything else gives `None`. In the variants without
     tags (all but `reason`) the first line is read.

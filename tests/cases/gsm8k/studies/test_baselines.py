@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import problem_sets
+from casebook.cases import problem_sets
 from casebook.cases.gsm8k.studies import baselines
 from casebook.records import studies
 

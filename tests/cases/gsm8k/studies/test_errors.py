@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from casebook import problem_sets
+from casebook.cases import problem_sets
 from casebook.cases.gsm8k.studies import errors
 from casebook.records import studies
 

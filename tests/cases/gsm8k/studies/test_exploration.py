@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from casebook import problem_sets
+from casebook.cases import problem_sets
 from casebook.cases.gsm8k.studies import exploration
 from casebook.records import studies
 

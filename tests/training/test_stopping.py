@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from casebook import paths, stopping, training
+from casebook import paths, training
+from casebook.training import stopping
 
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
 SHORT = {

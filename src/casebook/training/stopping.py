@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from casebook import processes
+from casebook.training import processes
 
 STOP = signal.SIGUSR1
 

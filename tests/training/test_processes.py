@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 import torch
 
-from casebook import paths, processes, training
+from casebook import paths, training
 from casebook.case import CasebookError
+from casebook.training import processes
 from casebook.training.run import SEAL
 
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"

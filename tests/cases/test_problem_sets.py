@@ -7,8 +7,8 @@ import huggingface_hub
 import pandas as pd
 import pytest
 
-from casebook import problem_sets
 from casebook.case import CasebookError, UnknownName
+from casebook.cases import problem_sets
 
 ROWS = [{"question": f"How many are {n} and {n}?", "answer": f"#### {2 * n}"} for n in range(3)]
 COLUMNS = ["question", "answer"]

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from casebook import CasebookError, load_case
-from casebook.attacks import attacks, run, unsound
 from casebook.case import UnknownName
 from casebook.cases.poker import data
 from casebook.cases.poker.oracle import CATEGORIES, LABELS
+from casebook.rewards.attacks import attacks, run, unsound
 
 CASE = load_case("poker")
 HAND = "2H 2D 2C 9S 9H"

@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from casebook import load_case, nano
+from casebook import load_case
 from casebook.case import CasebookError, known_cases
 from casebook.evaluation import evaluate
+from casebook.experiments import nano
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from typing import Any
 import pandas as pd
 
 from casebook import paths
-from casebook.case import CasebookError, load_case
-from casebook.rewards import KL_PART
+from casebook.case import KL_PART, CasebookError, load_case
 from casebook.settings import read_settings, read_yaml
 
 

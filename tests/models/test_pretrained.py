@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tokenizers import pre_tokenizers
 
-from casebook import paths, pretrained
+from casebook import paths
 from casebook.case import CasebookError
+from casebook.models import pretrained
 from casebook.paths import alone_in
 
 CONTENTS = {"model.safetensors": b"weights and so on", "config.json": b"{}"}

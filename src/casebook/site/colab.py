@@ -7,8 +7,8 @@ import nbformat
 
 from casebook import __version__, paths
 from casebook.case import CasebookError
-from casebook.execute.normalise import write_notebook
-from casebook.execute.notebooks import group_of, stage_of
+from casebook.site.normalise import write_notebook
+from casebook.site.notebooks import group_of, stage_of
 
 # After a restart the checkout is there already, and the folder is Colab's own again.
 _INSTALL = """\

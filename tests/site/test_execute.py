@@ -11,9 +11,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from casebook import execute, install, paths
+from casebook import install, paths
 from casebook.case import CasebookError
-from casebook.execute import series
+from casebook.site import series
+from casebook.site.colab import install_cell
+from casebook.site.normalise import normalise
+from casebook.site.notebooks import select
 
 PARAMETERS = 'PROFILE = "nano"\nSEED = 0\nRUNS_DIR = "runs"\nDATA_DIR = ""\nLIMIT = 0'
 
@@ -49,7 +52,7 @@ def test_a_series_leaves_executed_copies_and_their_status(checkout, monkeypatch)
     monkeypatch.setenv("RUNS_DIR", "elsewhere")
     asked = "import os\nprint(PROFILE, SEED, RUNS_DIR, os.getcwd(), os.environ['OMP_NUM_THREADS'])"
     write_notebook(checkout, "10_alpha_oracle", asked)
-    results = execute.execute(profile="smoke", seed=3)
+    results = series.execute(profile="smoke", seed=3)
     assert [(r.name, r.status) for r in results] == [("10_alpha_oracle", "ok")]
     told = outputs_of(checkout / "reports/executed/10_alpha_oracle.ipynb")
     assert told == f"smoke 3 elsewhere {checkout} 1\n"
@@ -64,14 +67,14 @@ def test_a_failure_skips_the_rest_of_its_case_and_nothing_else(checkout):
     write_notebook(checkout, "12_alpha_baseline", "print('never')")
     write_notebook(checkout, "20_beta_oracle", "print('other case')")
     lines, done = [], []
-    results = execute.execute(log=lines.append, on_done=lambda r: done.append(r.name))
+    results = series.execute(log=lines.append, on_done=lambda r: done.append(r.name))
     assert [r.status for r in results] == ["ok", "failed", "skipped", "ok"]
     assert sorted(done) == [r.name for r in results]
     assert (checkout / "reports/failed/11_alpha_rewards.ipynb").exists()
     shown = "\n".join(lines)
     assert "    raise ValueError('wheel')\n" in shown
     assert "Traceback" in shown
-    error = execute.read_status()["11_alpha_rewards"]["error"]
+    error = series.read_status()["11_alpha_rewards"]["error"]
     assert error == "cell 4 of 5: ValueError: wheel"
 
 
@@ -84,7 +87,7 @@ def test_what_is_up_to_date_is_not_run_again(checkout, tmp_path, monkeypatch):
     write_notebook(checkout, "10_alpha_oracle", "print(1)")
 
     def reused(**options):
-        (result,) = execute.execute(**options)
+        (result,) = series.execute(**options)
         assert result.status == "ok"
         return result.reused
 
@@ -99,7 +102,7 @@ def test_what_is_up_to_date_is_not_run_again(checkout, tmp_path, monkeypatch):
     assert not reused()
     for text in ("a map", "a better map"):  # the kernel's folder is another one
         (tmp_path / "my.gpkg").write_text(text)
-        (result,) = execute.execute(parameters={"DATA_DIR": "my.gpkg"})
+        (result,) = series.execute(parameters={"DATA_DIR": "my.gpkg"})
         assert not result.reused
         assert result.parameters["DATA_DIR"] == str(tmp_path / "my.gpkg")
         assert reused(parameters={"DATA_DIR": "my.gpkg"})
@@ -108,7 +111,7 @@ def test_what_is_up_to_date_is_not_run_again(checkout, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_kernel_that_dies_is_a_failure_like_another(checkout):
     write_notebook(checkout, "10_alpha_oracle", "import os\nos._exit(3)")
-    (result,) = execute.execute()
+    (result,) = series.execute()
     assert result.status == "failed"
     assert result.error.startswith("cell 3 of 3: ")
 
@@ -129,14 +132,14 @@ def test_a_series_that_is_ended_takes_its_children_along_and_goes_on(checkout, s
     )
     pid = wait_for(lambda: (checkout / "pid").exists() and (checkout / "pid").read_text())
     with pytest.raises(CasebookError, match=r"executed into .* already: wait"):
-        execute.execute()
+        series.execute()
     command.send_signal(sent)
     assert command.wait(60) == code
-    assert execute.read_status()["11_alpha_rewards"]["status"] == status
-    assert "12_alpha_baseline" not in execute.read_status()
+    assert series.read_status()["11_alpha_rewards"]["status"] == status
+    assert "12_alpha_baseline" not in series.read_status()
     wait_for(lambda: not is_alive(int(pid)))
     write_notebook(checkout, "11_alpha_rewards", "print('quick')")
-    results = execute.execute()
+    results = series.execute()
     assert [(r.status, r.reused) for r in results] == [("ok", True), ("ok", False), ("ok", False)]
 
 
@@ -161,12 +164,12 @@ def is_alive(pid):
 @pytest.mark.slow
 def test_in_place_writes_the_normalised_copy_back(checkout):
     path = write_notebook(checkout, "10_alpha_oracle", "import os\nprint(os.getcwd())\nSEED")
-    assert execute.execute(in_place=True)[0].status == "ok"
+    assert series.execute(in_place=True)[0].status == "ok"
     notebook = nbformat.read(path, as_version=4)
     assert outputs_of(path) == ".\n"
     assert [c.execution_count for c in notebook.cells if c.cell_type == "code"] == [1, 2, 3]
-    assert execute.normalise(notebook) == notebook
-    assert execute.execute(in_place=True)[0].reused
+    assert normalise(notebook) == notebook
+    assert series.execute(in_place=True)[0].reused
 
 
 # Refused before anything runs
@@ -186,7 +189,7 @@ def test_in_place_writes_the_normalised_copy_back(checkout):
 def test_a_mistake_is_told_before_anything_runs(checkout, options, sentence):
     write_notebook(checkout, "10_alpha_oracle", "1")
     with pytest.raises(CasebookError, match=f"^{sentence.replace('(', '.').replace(')', '.')}"):
-        execute.execute(**options)
+        series.execute(**options)
     assert not list((checkout / "reports").iterdir())
 
 
@@ -195,7 +198,7 @@ def test_selection_by_case_and_number(checkout):
         write_notebook(checkout, name)
 
     def selected(*arguments):
-        return [path.stem[:2] for path in execute.select(*arguments)]
+        return [path.stem[:2] for path in select(*arguments)]
 
     assert selected() == ["00", "10", "13", "20"]
     assert selected("start") == ["00"]
@@ -243,7 +246,7 @@ def executed_notebook():
 
 
 def test_normalising_leaves_only_what_comes_from_source_and_results():
-    clean = execute.normalise(executed_notebook())
+    clean = normalise(executed_notebook())
     assert [cell.source for cell in clean.cells] == ["# Title", "SEED = 0", "work()", ""]
     assert [cell.get("execution_count") for cell in clean.cells] == [None, 1, 2, None]
     assert set(clean.metadata) == {"kernelspec", "language_info"}
@@ -253,14 +256,14 @@ def test_normalising_leaves_only_what_comes_from_source_and_results():
     assert result.metadata == {"image/png": {"alt": "a hand"}}
     assert result.execution_count == 2
     assert nbformat.validate(clean) is None
-    assert execute.normalise(clean) == clean
+    assert normalise(clean) == clean
 
 
 def test_a_notebook_that_is_too_large_is_refused_by_its_largest_cell():
     notebook = executed_notebook()
     notebook.cells[3].outputs = [new_output("stream", name="stdout", text="x" * 300_000)]
     with pytest.raises(CasebookError, match=r"^300 kB with its outputs.*'work\(\)'$"):
-        execute.normalise(notebook)
+        normalise(notebook)
 
 
 # The install cell
@@ -270,7 +273,7 @@ def test_a_notebook_that_is_too_large_is_refused_by_its_largest_cell():
 def test_outside_colab_the_install_cell_does_nothing(variant, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(execute.install_cell(variant), names)
+    exec(install_cell(variant), names)
     assert set(names) == {"__builtins__", "sys"}
     assert not list(tmp_path.iterdir())
 
@@ -290,11 +293,11 @@ def test_with_an_address_colab_clones_the_release_once(tmp_path, monkeypatch):
     monkeypatch.setattr(install, "install", lambda *given: asked.append(given))
     for _ in range(2):  # the second kernel starts in Colab's own folder again
         monkeypatch.chdir(tmp_path)
-        exec(execute.install_cell("train", "poker"), {})
+        exec(install_cell("train", "poker"), {})
         assert os.getcwd() == str(tmp_path / "casebook")
     assert commands == ["git clone -q --depth=1 --branch=v0.1.0 https://github.com/o/r casebook"]
     assert asked == [("train", ["train"])] * 2
 
 
 def test_the_libraries_of_a_case_come_along():
-    assert 'install("train", ["train", "landuse"])' in execute.install_cell("train", "landuse")
+    assert 'install("train", ["train", "landuse"])' in install_cell("train", "landuse")

@@ -33,10 +33,10 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import PROFILES, CasebookError, check_name
-from casebook.execute.colab import write_install_cells
-from casebook.execute.normalise import normalise, write_notebook
-from casebook.execute.notebooks import check_parameters, group_of, select
 from casebook.paths import alone_in
+from casebook.site.colab import write_install_cells
+from casebook.site.normalise import normalise, write_notebook
+from casebook.site.notebooks import check_parameters, group_of, select
 
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
 # Papermill's command, which the system ends (prctl 1 with signal 15) when its caller was killed:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from casebook import Grade, load_case
 from casebook.cases.landuse import rewards as landuse
 from casebook.cases.poker import rewards as poker
-from casebook.labels import LabelReader
+from casebook.rewards.labels import LabelReader
 
 READ = LabelReader({"corn": "corn", "maize": "corn", "soy": "soy"}, ["rye"])
 CASES = {"poker": poker, "landuse": landuse}

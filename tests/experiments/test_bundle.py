@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from casebook import bundle, cli, records
-from casebook.bundle import CannotCheck, Refused, check_bundle, export_run
+from casebook import cli, records
 from casebook.case import CasebookError, load_case
+from casebook.experiments import bundle
+from casebook.experiments.bundle import CannotCheck, Refused, check_bundle, export_run
 from casebook.paths import plain
 from casebook.settings import checked
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from casebook import cli, models, paths
 from casebook.case import CasebookError
-from casebook.policy import Policy, in_form, lines
 from casebook.records import read_record
+from casebook.training.policy import Policy, in_form, lines
 
 COMMITTED = "poker/nano/grpo"
 HAND = "2H 2D 2C 9S 9H"

@@ -22,7 +22,6 @@ from typing import Any
 from casebook.case import CasebookError
 
 Reward = Callable[..., list[float]]
-KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up has it
 
 
 def random_reward() -> Reward:

@@ -1,0 +1,24 @@
+"""The package is small, and stays so: lines of each room, no file above 650, one way of imports."""
+
+from pathlib import Path
+
+SRC = Path(__file__).parents[1] / "src" / "casebook"
+BUDGETS = {  # lines of Python, blank lines and docstrings included
+    **{"cases/poker": 1_100, "cases/landuse": 2_800, "cases/gsm8k": 2_100, "cases/math": 2_250},
+    **{"training": 1_900, "models": 1_560, "site": 1_540, "experiments": 1_300, "records": 1_110},
+    **{"preflight": 710, "grpo.py": 630, "rewards": 605, "settings.py": 540, "plots.py": 510},
+    **{"cli.py": 505, "detectors.py": 500, "evaluation.py": 450, "cases/problem_sets.py": 260},
+    **{"exercises.py": 240, "stats.py": 200, "case.py": 190, "install.py": 170, "paths.py": 165},
+    **{"backend.py": 80, "__init__.py": 25, "cases/__init__.py": 5},
+}
+
+
+def test_every_room_keeps_to_its_budget():
+    lines = {path: len(path.read_text().splitlines()) for path in SRC.rglob("*.py")}
+    room = {
+        path: next((b for b in BUDGETS if path.is_relative_to(SRC / b)), None) for path in lines
+    }
+    assert not [path for path in lines if room[path] is None], "a room without a budget"
+    used = {b: sum(n for path, n in lines.items() if room[path] == b) for b in BUDGETS}
+    assert {b: n for b, n in used.items() if n > BUDGETS[b]} == {}
+    assert max(lines.values()) <= 650
