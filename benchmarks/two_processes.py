@@ -19,8 +19,7 @@ from casebook import paths
 from casebook.case import CasebookError
 from casebook.experiments.arms import read_arms
 from casebook.paths import write_json
-from casebook.records import provenance, read_record
-from casebook.stats import pool_seeds
+from casebook.records import pooled, provenance, read_record
 
 ARM, SEEDS, BATCH = "label_trie", (0, 1, 2), 96
 LESS = {"also_evaluate": {}, "test_limit": 400, "evaluate_every": 0, "save_steps": 24}
@@ -62,11 +61,11 @@ def trained(folder: Path, count: int, seed: int) -> dict[str, Any]:
 
 def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Both accuracies before and after over the seeds, and how long each training took."""
-    pooled = {
-        when: {name: pool_seeds([record[when][name] for record in records]) for name in FIGURES}
+    found = {
+        when: {name: pooled({r["seed"]: r[when][name] for r in records}) for name in FIGURES}
         for when in ("before", "after")
     }
-    return pooled | {"train_seconds": [record["train_seconds"] for record in records]}
+    return found | {"train_seconds": [record["train_seconds"] for record in records]}
 
 
 if __name__ == "__main__":

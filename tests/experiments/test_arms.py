@@ -76,16 +76,6 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
             assert record["config"] == plain(now.settings), (name, record["seed"])
 
 
-def test_another_commit_begins_anew(arms, monkeypatch):
-    """A record names one commit: no run that other code began goes on, or is taken for new."""
-    config = read_config(("poker", "smoke"), ARM["overrides"] | {"seed": 0})
-    folders = []
-    for commit in ("a", "b"):
-        monkeypatch.setattr(module, "revision", lambda commit=commit: {"revision": commit * 40})
-        folders.append(module._folder(config, "tiny"))
-    assert folders[0] != folders[1]
-
-
 # What is committed of a run
 
 

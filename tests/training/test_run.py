@@ -102,13 +102,6 @@ def test_without_a_checkpoint_a_run_begins_anew(begun):
     assert not list((begun.path / "checkpoints").iterdir())
 
 
-def test_folders_that_are_no_checkpoints_are_left_alone(begun):
-    for name in ("checkpoint-abc", "checkpoint-", "checkpoint-4x"):
-        (begun.path / "checkpoints" / name).mkdir()
-    go_on(begun)
-    assert state(begun)[0] == 3
-
-
 @pytest.mark.parametrize("content", [b"", b"PAR1" + bytes(40) + b"PAR1"])
 def test_damaged_completions_are_named(begun, content):
     (begun.path / "completions" / "train_00001.parquet").write_bytes(content)

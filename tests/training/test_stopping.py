@@ -39,13 +39,6 @@ def test_where_files_are_whole_at_any_time_it_ends_at_once(before):
             ask()
 
 
-def test_one_that_is_handled_after_the_end_ends_nothing():
-    with stopping.on_request():
-        handle = signal.getsignal(signal.SIGUSR1)
-    handle(signal.SIGUSR1, None)  # another thread took it, and this one comes to it late
-    assert not stopping.asked()
-
-
 def test_processes_that_a_training_started_outlive_the_signal():
     program = "import os, signal; os.kill(os.getpid(), signal.SIGUSR1); print('alive')"
     command = [sys.executable, "-c", program]

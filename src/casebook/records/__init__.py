@@ -11,6 +11,7 @@ from casebook.records.claims import (
     load_expectations,
     load_source,
     models_of,
+    pooled,
     predictions,
     table_row,
     tally,

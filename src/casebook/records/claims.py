@@ -304,8 +304,8 @@ def compared(
     if one_model:
         counted = " (one untrained model, interval over rows)"
     text = f"{_said(comparison, left, rights, gains)}{' ' * bool(unit)}{unit}{counted}"
-    pooled = [_pooled(side) for side in (left, next(iter(rights.values()))) if side]
-    least = sum((figure["high"] - figure["low"]) / 2 for figure in pooled)
+    both = [pooled(side) for side in (left, next(iter(rights.values()))) if side]
+    least = sum((figure["high"] - figure["low"]) / 2 for figure in both)
     shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
     verdict = min(outcomes, key=order.index)
     return Compared(verdict, f"{comparison['what']}: {text}", len(seeds), least, shown)
@@ -337,14 +337,14 @@ def _outcome(
 ) -> str:
     """What became of all conditions for one figure."""
     found = []
-    value = _pooled(right)["value"]
+    value = pooled(right)["value"]
     if bounds := [name for name in BOUNDS if name in comparison]:
         found.append(all(BOUNDS[name](value, comparison[name]) for name in bounds))
     expected = comparison.get("expected")
     if expected == "not above":
-        found.append(_pooled(right)["low"] <= _pooled(left)["value"])
+        found.append(pooled(right)["low"] <= pooled(left)["value"])
     elif "within" in comparison:
-        change = abs(value - _pooled(left)["value"])
+        change = abs(value - pooled(left)["value"])
         found.append(change <= comparison["within"] + 1e-9)  # as decimals are written
     elif expected:
         moved = _moved(left, right, one_model)
@@ -369,14 +369,15 @@ def _moved(left: Figures, right: Figures, one_model: bool) -> int | None:
     if not (one_model or STUDY in seeds or len(seeds) >= FEWEST_SEEDS):
         return None
     moves = [right[seed]["value"] - left[seed]["value"] for seed in seeds]
-    sides = [_pooled({seed: side[seed] for seed in seeds}) for side in (left, right)]
+    sides = [pooled({seed: side[seed] for seed in seeds}) for side in (left, right)]
     for sign, (lower, upper) in {1: sides, -1: sides[::-1]}.items():
         if upper["low"] > lower["high"] and all(sign * move > 0 for move in moves):
             return sign
     return 0
 
 
-def _pooled(figures: Figures) -> Mapping[str, float]:
+def pooled(figures: Figures) -> Mapping[str, float]:
+    """Figures by seed as one, with an interval over the seeds (`stats.pool_seeds`)."""
     return pool_seeds([*figures.values()])
 
 
@@ -390,7 +391,7 @@ def _said(comparison, left: Figures | None, rights: Mapping, gains: Sequence[Fig
     signed = "/discrimination/" in comparison["right"]
     text = _text(right, unit, signed)
     if len(rights) > 1:
-        ordered = sorted(rights, key=lambda label: _pooled(rights[label])["value"])
+        ordered = sorted(rights, key=lambda label: pooled(rights[label])["value"])
         ends = [f"{_text(rights[n], unit)} ({', '.join(n)})" for n in (ordered[0], ordered[-1])]
         text = f"{len(rights)} figures, from {ends[0]} to {ends[1]}"
     if left and number_in(comparison["left"]) is not None:
@@ -405,7 +406,7 @@ def _said(comparison, left: Figures | None, rights: Mapping, gains: Sequence[Fig
 
 def _text(figures: Figures, unit: str | None, signed: bool = False) -> str:
     """A figure with its interval, if it has one; `signed` where shares may be below 0."""
-    figure = _pooled(figures)
+    figure = pooled(figures)
     value, low, high = (100 * figure[name] for name in ("value", "low", "high"))
     if signed:
         return f"{value:.1f} points [{low:.1f}, {high:.1f}]"

@@ -15,7 +15,6 @@ from casebook import paths, records
 from casebook.case import PROFILES, Case, known_cases, load_case
 from casebook.records import studies
 from casebook.settings import read_arms
-from casebook.stats import pool_seeds
 
 MAIN_ARM = "grpo"  # the arm whose figures a result leads with
 LABEL_ARM = "label_sft"  # its untrained base is asked for the label alone
@@ -209,7 +208,8 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
     """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
     found = {}
     for way in ("sampled", "greedy"):
-        text = records.figure_text(pool_seeds([run[when][f"{way}_accuracy"] for run in runs]))
+        figures = {run["seed"]: run[when][f"{way}_accuracy"] for run in runs}
+        text = records.figure_text(records.pooled(figures))
         # A line may end before the interval, and nowhere else.
         found[way] = text.replace(" %", "\N{NO-BREAK SPACE}%").replace(", ", ",\N{NO-BREAK SPACE}")
     return found
