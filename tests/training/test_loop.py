@@ -399,8 +399,9 @@ def test_arms_share_the_base_that_they_measure_alike(changes, times, monkeypatch
     seen = []
     monkeypatch.setattr(measure, "_MEASURED", {})
     monkeypatch.setattr(measure, "load_base", lambda settings: (torch.nn.Identity(), None))
-    monkeypatch.setattr(measure, "kept_before", lambda rows: [])
-    monkeypatch.setattr(measure, "measure_test", lambda *_: (seen.append(0) or len(seen), None))
+    monkeypatch.setattr(measure, "kept_rows", lambda *_: [])
+    rows = pd.DataFrame({"prompt": []})
+    monkeypatch.setattr(measure, "measure_test", lambda *_: (seen.append(0) or len(seen), rows))
     measure.measure_base(training.read_config(SMOKE))
     measure.measure_base(training.read_config(SMOKE, changes))
     assert len(seen) == times

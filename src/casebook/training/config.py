@@ -66,10 +66,10 @@ def read_config(
     """
     config = Config(checked(source, overrides))
     processes.begin()  # TRL's arguments join the others as soon as there are any
-    where = "/".join(source) if isinstance(source, tuple) else str(source)
     try:
         _ = config.max_steps  # parses all of it
     except CasebookError as error:
+        where = "/".join(source) if isinstance(source, tuple) else str(source)
         raise CasebookError(f"{where}: {error}") from error
     return config
 

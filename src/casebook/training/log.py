@@ -28,42 +28,34 @@ WATCH_EVERY = 8  # steps between two looks of the detectors
 
 
 class CompletionLog:
-    """Keeps what the policy wrote at a step: TRL's own file is overwritten by evaluations.
-
-    It stands between trainer and rewards: each reward function is wrapped, and the values of
-    one batch are put together when the last one has been called.
-    """
+    """Keeps what the policy wrote at a step: TRL's own file is overwritten by evaluations."""
 
     def __init__(self, config: Config, folder: Path, ends: Collection[int]):
-        self.case = load_case(config.case)
-        self.variant = config.variant
-        self.every = config.completions_every
-        self.folder = folder
-        self.ends = frozenset(ends)
+        self.case, self.variant = load_case(config.case), config.variant
+        self.folder, self.ends = folder, frozenset(ends)
         weights = config.reward_weights or [1.0] * len(config.reward_funcs)
         self.weights = dict(zip(config.reward_funcs, weights, strict=True))
-        self.group_size = config.num_generations
-        self.scale = config.scale_rewards
+        self.group_size, self.scale = config.num_generations, config.scale_rewards
         self.each_part_scaled = config.multi_objective_aggregation == "normalize_then_sum"
         # One batch of completions serves so many steps; the plain loops count each batch as one.
         batches = config.steps_per_generation * config.num_iterations
         steps = batches // config.gradient_accumulation_steps
         self.span = max(1, steps) if config.method == "grpo" else 1
-        self.last_step = config.max_steps
+        self.every, self.last_step = config.completions_every, config.max_steps
         self.values: dict[str, list[float]] = {}
 
     def wrap(self, functions: list[Callable]) -> list[Callable]:
-        """The same reward functions, under the same names, with this log listening."""
+        """The same reward functions, under the same names; the last of a batch writes it down."""
         return [self._wrap(function) for function in functions]
 
     def _wrap(self, function: Callable) -> Callable:
         def reward(prompts, completions, completion_ids, trainer_state, **columns):
-            asked = {"prompts": prompts, "completions": completions}
-            values = function(**asked, completion_ids=completion_ids, **columns)
+            values = function(
+                prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
+            )
             self.values[function.__name__] = values
-            step = trainer_state.global_step + 1
             if len(self.values) == len(self.weights):
-                if self._due(step):
+                if self._due(step := trainer_state.global_step + 1):
                     self._write(step, prompts, completions, completion_ids, columns["answer"])
                 self.values = {}
             return values
@@ -77,26 +69,22 @@ class CompletionLog:
         return any(s in (1, self.last_step) or s % self.every == 0 for s in steps)
 
     def _write(self, step: int, *columns) -> None:
-        """Write one step's completions with grades, reward parts, reward and advantage.
-
-        They are those of all processes, and the first one writes them.
-        """
+        """Write one step's completions of all processes, graded and paid; the first one does."""
         rows = processes.gathered(list(zip(*columns, *self.values.values(), strict=True)))
         if not processes.first():
             return
         prompts, completions, completion_ids, answers, *parts = zip(*rows, strict=True)
-        texts = [text_of(completion) for completion in completions]
         rows = (
             {"step": step, "prompt": text_of(prompt), "answer": answer}
             for prompt, answer in zip(prompts, answers, strict=True)
         )
         written = (
             {
-                "completion": text,
+                "completion": text_of(text),
                 "tokens": len(ids),
-                "truncated": not self.ends.intersection(ids[-1:]),
+                "truncated": not {*ids[-1:]} & self.ends,
             }
-            for text, ids in zip(texts, completion_ids, strict=True)
+            for text, ids in zip(completions, completion_ids, strict=True)
         )
         table = graded(self.case, rows, written, self.variant)
         for name, values in zip(self.values, parts, strict=True):
@@ -171,26 +159,18 @@ class RunCallback(TrainerCallback):
         if not config.evaluate_every or not processes.first():
             return
         slow = PROFILES[config.profile].device == "gpu"  # minutes, with an embedded model seconds
-        shown = self.progress.measuring("held-out rows") if slow else None
-        evaluation = evaluate(
-            model,
-            self.tokenizer,
-            config.case,
+        how = {"profile": config.profile, "limit": config.evaluate_rows, "variant": config.variant}
+        summary = evaluate(
+            *(model, self.tokenizer, config.case),
             split="validation",
-            profile=config.profile,
-            limit=config.evaluate_rows,
             samples=1,
-            variant=config.variant,
             drift=True,
             settings=config.settings,
-            progress=shown,
-        )
-        summary = evaluation.summary()
-        figures = {
-            name: figure["value"] if isinstance(figure, dict) else figure
-            for name, figure in summary.items()
-            if isinstance(figure, float) or (isinstance(figure, dict) and "value" in figure)
-        }
+            progress=self.progress.measuring("held-out rows") if slow else None,
+            **how,
+        ).summary()
+        values = {n: f.get("value") if isinstance(f, dict) else f for n, f in summary.items()}
+        figures = {name: value for name, value in values.items() if isinstance(value, float)}
         self._append("validation", step, figures)
         wandb = sys.modules.get("wandb")
         if wandb and wandb.run:  # TRL's callback knows nothing of this evaluation
@@ -204,10 +184,7 @@ class RunCallback(TrainerCallback):
 
 
 def skipped_steps(metrics: pd.DataFrame) -> int:
-    """How many steps had a gradient that is no number, and changed nothing.
-
-    In fp16 the first steps may: the scale of the loss is found by trying.
-    """
+    """How many steps had a gradient that is no number (fp16's first ones), and changed nothing."""
     if "grad_norm" not in metrics:
         return 0
     return int((~np.isfinite(metrics["grad_norm"].to_numpy(float))).sum())
@@ -216,8 +193,7 @@ def skipped_steps(metrics: pd.DataFrame) -> int:
 def curve(metrics: pd.DataFrame) -> dict[str, list[float]]:
     """What a record keeps of the logged steps: means over windows of CURVE_WINDOW.
 
-    The reward, its parts, the completions' length, and what else is in `CURVE`. A step without a
-    finite value, such as the gradient of one that fp16 skipped, is left out of its window's mean.
+    Rewards and what is in `CURVE`; a value that is not finite is left out of its window's mean.
     """
     window = (metrics["step"] - 1) // CURVE_WINDOW
     parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]

@@ -93,10 +93,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
 
 def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     """The training rows, and how many were dropped because their prompt leaves no room."""
-    case = load_case(config.case)
-    rows = case.load("train", config.profile, config.seed, config.variant)
-    if not len(rows):
-        raise CasebookError(f"the training split of {case.name}/{config.variant} has no rows")
+    rows = load_case(config.case).load("train", config.profile, config.seed, config.variant)
     if config.train_limit:
         rows = rows.select(range(min(config.train_limit, len(rows))))
     room = config.max_seq_length - config.max_completion_length
@@ -162,8 +159,7 @@ def _train(run: Run, config: Config) -> Run:
     shutil.rmtree(run.adapter, ignore_errors=True)
     os.replace(part, run.adapter)
 
-    train_seconds = callback.seconds
-    metrics, validation = run.metrics(), run.validation()
+    train_seconds, metrics, validation = callback.seconds, run.metrics(), run.validation()
     described = describe(model, config.settings)
     policy = (model, tokenizer) if engine.of(model) else None  # it would not fit twice
     del model
@@ -175,10 +171,7 @@ def _train(run: Run, config: Config) -> Run:
     if measured["after"] and "kl_from_base" in validation:
         measured["after"]["kl_from_base"] = float(validation["kl_from_base"].iloc[-1])
     record = {
-        "case": config.case,
-        "profile": config.profile,
-        "arm": None,
-        "seed": config.seed,
+        **{"case": config.case, "profile": config.profile, "arm": None, "seed": config.seed},
         "config": config.settings,
         "provenance": provenance() | {"model": described},
         "inputs": input_digests(config),
@@ -203,9 +196,6 @@ def _train(run: Run, config: Config) -> Run:
 def first_steps(config: Config, output: Path, steps: int) -> Run:
     """The first steps of a training, by the schedule of the whole; nothing is saved or measured.
 
-    A rejection sampling writes all of its completions first, as it does when it is whole: which
-    are accepted decides what the first steps see.
-
     Returns:
         The run folder, with the metrics of these steps and what was evaluated on the way.
     """
@@ -220,8 +210,6 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
 
 @dataclass
 class _EndAfter(TrainerCallback):
-    """Ends a training when so many steps are logged."""
-
     steps: int
 
     def on_log(self, args, state, control, logs=None, **kwargs):
@@ -231,13 +219,10 @@ class _EndAfter(TrainerCallback):
 
 def beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
     """Policy, tokenizer, training rows and how many were dropped, with the seed set."""
-    seed = config.seed
-    set_seed(seed)  # TRL below 1.15 does not seed the initialisation of LoRA
+    set_seed(config.seed)  # TRL below 1.15 does not seed the initialisation of LoRA
     with refusals():
-        model, tokenizer = load_policy(
-            config.case, config.profile, seed=seed, settings=config.settings
-        )
-    return model, tokenizer, *training_rows(config, tokenizer)
+        policy = load_policy(config.case, config.profile, config.seed, config.settings)
+    return *policy, *training_rows(config, policy[1])
 
 
 @contextlib.contextmanager
@@ -256,13 +241,11 @@ class _Checkpoints(TrainerCallback):
     """Saves, and stops when asked, only where a run can go on exactly as it would have.
 
     A batch of completions may serve several steps, and a run that goes on between them would
-    sample another. With `save_minutes` a checkpoint comes after so many minutes without one,
-    whatever the step: on a machine that may be lost, time is what counts.
+    sample another.
     """
 
     def __init__(self, run: Run, config: Config):
-        self.run = run
-        self.seconds = 60 * config.save_minutes or math.inf
+        self.run, self.seconds = run, 60 * config.save_minutes or math.inf
         self.saved = time.monotonic()
         self.batch = 1  # in rounds of `gradient_accumulation_steps`
         self.rounds = config.gradient_accumulation_steps
@@ -329,15 +312,14 @@ def _fit(
             texts = supervised.taught(config.case, rows, config.variant)
         else:
             started = time.perf_counter()
-            settings = {**config.settings, "seed": config.seed}
-            prompts = samples // config.num_generations
-            shuffled = rows.shuffle(config.seed)
-            asked = shuffled.select(np.arange(prompts) % len(shuffled))  # round again, as GRPO
-            texts = supervised.accepted(model, tokenizer, config.case, asked, settings)
+            prompts = np.arange(samples // config.num_generations) % len(rows)  # round, as GRPO
+            asked = rows.shuffle(config.seed).select(prompts)
+            texts = supervised.accepted(model, tokenizer, config.case, asked, config.settings)
             callback.seconds_before += time.perf_counter() - started
             more = {"accepted": len(texts)}
-        longest = config.max_seq_length
-        trainer = supervised.trainer(model, tokenizer, texts, arguments, callbacks, longest)
+        trainer = supervised.trainer(
+            model, tokenizer, texts, arguments, callbacks, config.max_seq_length
+        )
     trainer.remove_callback(PrinterCallback)
     checkpoint = processes.agreed(run.checkpoint)
     if checkpoint and step_of(checkpoint) >= config.max_steps:

@@ -28,7 +28,6 @@ from casebook.training.progress import Progress
 
 KEPT_ROWS = 64  # test completions in a record, one a row
 KEPT_BEFORE = 10  # of the base, on the first of the same rows
-NOT_TESTED = {"test": None, "before": None, "after": None}  # in a record
 # By settings, for the arms of one process that start from one base: figures, what a record keeps
 # of the completions, and the files that hold all of them.
 _MEASURED: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, bytes]]] = {}
@@ -43,48 +42,39 @@ def measure(
 ) -> dict[str, Any]:
     """`before`, `after` and some of the test `completions` of a policy that is saved.
 
-    Where nothing is to be measured on test rows the figures are `None`, as is `test`.
-
     Args:
-        adapter: the folder of the policy.
         folder: where completions are kept while this goes on; what lies there is used.
         policy: model and tokenizer as they were trained, where a second model would not fit
             beside them; by default the saved adapter is loaded.
     """
     if config.measure == "validation":
-        return dict(NOT_TESTED)
+        return {"test": None, "before": None, "after": None}
     mark, note = weights_hash(adapter), folder / "policy"
     if folder.exists() and (not note.exists() or note.read_bytes() != mark.encode()):
         shutil.rmtree(folder)  # what lies there is another policy's
     folder.mkdir(parents=True, exist_ok=True)
     note.write_text(mark)
+    shown = folder / "before", progress.measuring("before")
     if config.use_peft:
         policy = policy or load_saved(adapter)[:2]
         with policy[0].disable_adapter():
-            base = measure_base(config, policy, folder / "before", progress.measuring("before"))
+            before, kept = measure_base(config, policy, *shown)
     else:  # the base's weights are not in there any more
-        base = measure_base(config, None, folder / "before", progress.measuring("before"))
+        before, kept = measure_base(config, None, *shown)
         policy = load_saved(adapter)[:2]
     after, rows = measure_test(config, *policy, folder / "after", progress.measuring("after"))
-    kept = {"completions_before": base[1], "completions": kept_rows(rows)}
-    return {"before": base[0], "after": after, **kept}
+    both = {"before": before, "after": after}
+    return both | {"completions_before": kept, "completions": kept_rows(rows)}
 
 
 def kept_rows(
-    rows: pd.DataFrame, count: int | None = None, more: Sequence[str] = ()
+    rows: pd.DataFrame, count: int = KEPT_ROWS, more: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """The first completion of the first test rows, with its grade, as a record keeps them."""
     sampled = rows[rows["decoding"] == "sample"]
-    first = (sampled if len(sampled) else rows).query("sample == 0").head(count or KEPT_ROWS)
+    first = (sampled if len(sampled) else rows).query("sample == 0").head(count)
     names = ["row", "decoding", "completion", "tokens", "truncated", "well_formed", "extracted"]
     return first[[*names, "correct", *more]].to_dict("records")
-
-
-def kept_before(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The same of the base for a few rows, with what was asked and the right answer: transcripts
-    before and after can be read side by side from the record alone."""
-    asked = rows.assign(prompt=rows["prompt"].map(text_of))
-    return kept_rows(asked, KEPT_BEFORE, ("prompt", "answer"))
 
 
 def measure_base(
@@ -93,9 +83,7 @@ def measure_base(
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The base's figures, and what a record keeps of its completions.
-
-    Arms that start from the same base and measure alike share them.
+    """The base's figures and completions for a record, shared by arms that measure it alike.
 
     Args:
         model_and_tokenizer: such as a policy with its adapter off; by default the base is loaded.
@@ -109,9 +97,11 @@ def measure_base(
         # base whose adapter is off is frozen: rounding would tell the two apart.
         base[0].requires_grad_(False)
         figures, rows = measure_test(config, *base, folder, progress)
-        files = sorted(folder.iterdir()) if folder else []
-        files = {file.name: file.read_bytes() for file in files}
-        _MEASURED[mark] = figures, kept_before(rows), files
+        files = {file.name: file.read_bytes() for file in folder.iterdir()} if folder else {}
+        # With prompt and answer: what was written before can be read from the record alone.
+        rows = rows.assign(prompt=rows["prompt"].map(text_of))
+        kept = kept_rows(rows, KEPT_BEFORE, ("prompt", "answer"))
+        _MEASURED[mark] = figures, kept, files
     figures, kept, files = _MEASURED[mark]
     if folder and not folder.exists():
         folder.mkdir(parents=True)
@@ -132,12 +122,10 @@ def measure_test(
     The completions are kept in `folder`, and those that lie there are used.
     """
 
-    def run(name: str, limit: int, samples: int, changes: Mapping[str, Any] | None = None, **more):
-        settings = {**config.settings, **(changes or {})}
+    def run(name: str, limit: int, samples: int, changes: Mapping[str, Any] = {}, **more):
+        settings = {**config.settings, **changes}
         return evaluate(
-            model,
-            tokenizer,
-            config.case,
+            *(model, tokenizer, config.case),
             split="test",
             profile=config.profile,
             limit=settings.get("limit", limit),
@@ -151,9 +139,8 @@ def measure_test(
 
     main = run("test", config.test_limit, config.test_samples)
     figures = main.summary()
-    if config.pass_at_k_rows:
-        rows, samples = config.pass_at_k_rows, config.pass_at_k_samples
-        many = run("pass_at_k", rows, samples, greedy=False, seed=1)
+    if rows := config.pass_at_k_rows:
+        many = run("pass_at_k", rows, config.pass_at_k_samples, greedy=False, seed=1)
         figures["pass_at_k"] = many.pass_at_k()
     if config.also_evaluate:
         figures["also"] = {
@@ -169,8 +156,7 @@ def measure_test(
 
 def input_digests(config: Config) -> dict[str, Any]:
     """Hashes of every column of the rows, by split, and of the corpus's text: what was asked."""
-    case = load_case(config.case)
-    rows = {}
+    case, rows = load_case(config.case), {}
     for split in ("train", "validation", "test"):
         data = case.load(split, config.profile, config.seed, config.variant)
         rows[split] = digest({name: data[name][:] for name in data.column_names})

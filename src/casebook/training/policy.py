@@ -19,23 +19,23 @@ from casebook.case import KL_PART, CasebookError, load_case
 from casebook.settings import read_settings, read_yaml
 
 
-def find_policy(run: str | Path) -> Path:
-    """The folder of a policy: of a run, of itself, or of an arm, as in `poker/nano/grpo`."""
-    committed = paths.RESULTS / str(run).strip("/").removesuffix("/grpo")
-    for folder in (Path(run), Path(run) / "adapter", committed / "adapter"):
-        if (folder / "casebook.json").exists():
-            return folder
-    raise CasebookError(
-        f"{run} holds no policy: name the folder of a run that was trained to its end, of an "
-        "adapter, or an arm whose adapter is committed, as in poker/nano/grpo"
-    )
-
-
 class Policy:
-    """A saved policy, named as `find_policy` wants it: loaded once, asked as often as one likes."""
+    """A saved policy: loaded once, asked as often as one likes.
+
+    Args:
+        run: the folder of a run or of a policy, or an arm whose adapter is committed, as in
+            `poker/nano/grpo`.
+    """
 
     def __init__(self, run: str | Path):
-        folder = find_policy(run)
+        committed = paths.RESULTS / str(run).strip("/").removesuffix("/grpo")
+        folders = (Path(run), Path(run) / "adapter", committed / "adapter")
+        folder = next((path for path in folders if (path / "casebook.json").exists()), None)
+        if folder is None:
+            raise CasebookError(
+                f"{run} holds no policy: name the folder of a run that was trained to its end, of "
+                "an adapter, or an arm whose adapter is committed, as in poker/nano/grpo"
+            )
         from casebook.models import load_saved
 
         self.model, self.tokenizer, card = load_saved(folder)
@@ -119,8 +119,7 @@ class Policy:
     def _paid(
         self, asked: Any, columns: Mapping[str, Any], said: Sequence[Mapping[str, Any]]
     ) -> Iterator[tuple[str, list[float]]]:
-        """Reward part -> what it pays for each completion, where nothing that it needs is missing:
-        a column of the row, or the base."""
+        """Each part that lacks no column of the row and no base, and what it pays a completion."""
         texts: list[Any] = [one["completion"] for one in said]
         if not isinstance(asked, str):
             texts = [[{"role": "assistant", "content": text}] for text in texts]

@@ -10,18 +10,14 @@ import hashlib
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from casebook.backend import unsloth_chosen
 from casebook.case import CasebookError
 from casebook.settings import ANY, FIELDS
 
-Value = TypeVar("Value")
-
 # The others wait while the first evaluates. Torch would give up after 10 or 30 minutes.
 PATIENCE = timedelta(days=2)
-# What shards the weights, by the variable that `accelerate launch` sets: no process holds them all.
-SHARDING = {"ACCELERATE_DEEPSPEED_ZERO_STAGE": ("3",), "ACCELERATE_USE_FSDP": ("true",)}
 _store: Any = None
 
 
@@ -30,14 +26,9 @@ def count() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
-def rank() -> int:
-    """The number of this process, from 0."""
-    return int(os.environ.get("RANK") or 0) if count() > 1 else 0
-
-
 def first() -> bool:
     """Whether this process is the one that writes."""
-    return rank() == 0
+    return count() == 1 or int(os.environ.get("RANK") or 0) == 0
 
 
 def begin() -> None:
@@ -81,11 +72,11 @@ def check(config: Any) -> None:
     if sharded():
         alone["evaluate_every"] = 0  # where no process has all of the weights
     for name, value in alone.items():
-        if getattr(config, name) != value:
+        if (asked := getattr(config, name)) != value:
             who = "ZeRO-3 and FSDP train" if name == "evaluate_every" else "several processes train"
             raise CasebookError(
-                f"{name} is {getattr(config, name)!r}, and {who} only with {value!r}: change it "
-                "with --set, or start one process"
+                f"{name} is {asked!r}, and {who} only with {value!r}: change it with --set, or "
+                "start one process"
             )
     wanted = "bf16" if config.bf16 else "fp16" if config.fp16 else "no"
     if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") not in ("no", wanted):
@@ -101,10 +92,12 @@ def check(config: Any) -> None:
 
 def sharded() -> bool:
     """Whether each process holds only a part of the weights (ZeRO-3, FSDP)."""
-    return count() > 1 and any(os.environ.get(name) in v for name, v in SHARDING.items())
+    by = os.environ.get  # what `accelerate launch` sets
+    sharding = by("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3" or by("ACCELERATE_USE_FSDP") == "true"
+    return count() > 1 and sharding
 
 
-def agreed(act: Callable[[], Value]) -> Value:
+def agreed(act: Callable[[], Any]) -> Any:
     """What `act` gives in the first process, or its `CasebookError`, in all that wait for it."""
     if count() == 1:
         return act()

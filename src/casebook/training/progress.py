@@ -19,10 +19,9 @@ class Progress:
     """Shows the steps of one training, or nothing where it is to be quiet."""
 
     def __init__(self, title: str, quiet: bool = False):
-        self.title, self.quiet = title, quiet
+        self.title, self.quiet, self.held_out = title, quiet, ""
         self.bar: Bar | None = None
         self.output = None
-        self.held_out = ""
 
     def start(self, step: int, steps: int) -> None:
         """Begin at `step` (not 0 after a resumption) of `steps`."""
@@ -48,8 +47,7 @@ class Progress:
         figures += self.held_out
         per_step = (time.perf_counter() - self.started) / max(step - self.first, 1)
         left = per_step * (self.steps - step)
-        line = f"{self.title}: step {step}/{self.steps}, {figures}"
-        self.last = line
+        self.last = line = f"{self.title}: step {step}/{self.steps}, {figures}"
         if self.output is not None:
             self.output.update(_plain(f"{line}, {left // 60:.0f}:{left % 60:02.0f} left"))
         elif self.bar:

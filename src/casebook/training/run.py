@@ -39,6 +39,11 @@ class Run:
         """Whether the record, the last file of a run, is there."""
         return (self.path / "record.json").exists()
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything is there to go on from or to lose."""
+        return bool(self.finished or self.checkpoints() or read_lines(self.metrics_file))
+
     def record(self) -> dict[str, Any]:
         """What was measured; a `CasebookError` where the run has not finished."""
         return read_record(self.path / "record.json")
@@ -56,11 +61,7 @@ class Run:
         return self._lines("validation")
 
     def completions(self) -> pd.DataFrame:
-        """All recorded completions: text, grade, advantage, reward and its parts.
-
-        Raises:
-            CasebookError: a file of them is damaged.
-        """
+        """All recorded completions: text, grade, advantage, reward and its parts."""
         tables = []
         for file in sorted((self.path / "completions").glob("train_*.parquet")):
             try:
@@ -101,8 +102,7 @@ def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
 def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
     """The newest finished run of a case, profile and seed below `runs_dir`, or `None`.
 
-    It was trained by the profile's own settings: one with another `beta` is another experiment.
-    What only decides how it was measured or logged may differ.
+    It was trained by the profile's own settings; how it was measured or logged may differ.
     """
     folder = paths.runs_dir(runs_dir) / case / profile
     records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
@@ -120,13 +120,9 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
     """Make the run folder ready; `False` where the run it holds has finished already.
 
     A run goes on at its newest whole checkpoint, with the metrics and completions up to there.
-
-    Raises:
-        CasebookError: the folder holds another run or something else.
-        OSError: it cannot be written.
     """
     check_folder(run, resume)
-    if run.finished or run.checkpoints() or read_lines(run.metrics_file):
+    if run.begun:
         begun, asked = run.settings(), plain(config.settings)
         for name in sorted(begun.keys() | asked.keys()):
             if begun.get(name) != asked.get(name):
@@ -140,7 +136,7 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
         (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump(plain(config.settings), sort_keys=False)
         (run.path / "config.yaml").write_text(text, encoding="utf-8")
-    whole = run.checkpoint()
+    whole, step, kept = run.checkpoint(), 0, b""
     # The trainer saves the state of its random numbers for each process.
     count = len(list(whole.glob("rng_state*.pth"))) if whole else 0
     if count and count != processes.count():
@@ -151,18 +147,24 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
     for path in run.checkpoints():
         if not (path / SEAL).exists():
             shutil.rmtree(path)
-    _forget_after(run, whole)
+    if whole:  # what came after it is made again
+        step, size = step_of(whole), read_json(whole / SEAL)["metrics_bytes"]
+        kept = run.metrics_file.read_bytes()[:size]
+    part = run.path / "metrics.part"
+    part.write_bytes(kept)
+    os.replace(part, run.metrics_file)
+    for file in (run.path / "completions").glob("train_*.parquet"):
+        if int(file.stem.rpartition("_")[2]) > step:
+            file.unlink()
     return True
 
 
 def check_folder(run: Run, resume: bool) -> None:
     """Raise a `CasebookError` where no training may begin or go on in a folder."""
-    if run.path.is_file():
-        raise CasebookError(f"{run.path} cannot be written: it is a file, and no folder")
-    held = {path.name for path in run.path.iterdir()} if run.path.exists() else set()
+    held = {path.name for path in run.path.iterdir()} if run.path.is_dir() else set()
     if held - {LOCK} and not held & OF_A_RUN:
         raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
-    if not resume and (run.finished or run.checkpoints() or read_lines(run.metrics_file)):
+    if run.begun and not resume:
         raise CasebookError(
             f"{run.path} holds a run already: go on with it by --resume, or name another folder"
         )
@@ -172,20 +174,6 @@ def step_of(checkpoint: Path) -> int | None:
     """The step a checkpoint's name says, or `None` for a folder that is no checkpoint."""
     digits = checkpoint.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() and checkpoint.is_dir() else None
-
-
-def _forget_after(run: Run, checkpoint: Path | None) -> None:
-    """Cut metrics and completions back to a checkpoint: what comes after is made again."""
-    step, kept = 0, b""
-    if checkpoint:
-        step, size = step_of(checkpoint), read_json(checkpoint / SEAL)["metrics_bytes"]
-        kept = run.metrics_file.read_bytes()[:size]
-    part = run.path / "metrics.part"
-    part.write_bytes(kept)
-    os.replace(part, run.metrics_file)
-    for file in (run.path / "completions").glob("train_*.parquet"):
-        if int(file.stem.rpartition("_")[2]) > step:
-            file.unlink()
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

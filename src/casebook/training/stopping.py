@@ -26,8 +26,7 @@ class _Request:
 def on_request() -> Iterator[None]:
     """Inside it, SIGUSR1 ends a training by `Stopped`.
 
-    The signal goes to all processes of a job. It is blocked as well as handled, since processes
-    that this one starts inherit a block, and would be ended by the signal without one.
+    It is blocked as well as handled: processes that this one starts inherit a block alone.
     """
 
     def handle(number, frame):
@@ -55,11 +54,7 @@ def asked() -> bool:
 
 
 def now_at_once() -> None:
-    """From here on a request ends what is going on: its files are whole at any time.
-
-    Raises:
-        Stopped: it has come already.
-    """
+    """From here on a request, or one that has come, ends what is going on by `Stopped`."""
     if _Request.listening:
         if _Request.came:
             raise Stopped

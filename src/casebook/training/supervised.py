@@ -35,9 +35,6 @@ def accepted(
     """What the model itself writes well formed and right: `prompt`, `completion`, `ends`.
 
     Samples as GRPO would: `num_generations` completions for each row, under its constraint.
-
-    Raises:
-        CasebookError: nothing was accepted.
     """
     grade, labels = load_case(case).grade, load_case(case).labels
     rule = constraint_for(settings.get("constraint", "none"), labels, tokenizer)
@@ -74,12 +71,7 @@ def trainer(
     callbacks: list[TrainerCallback],
     max_length: int,
 ) -> Trainer:
-    """A `Trainer` of the next token on the completions that `taught` or `accepted` gives.
-
-    Args:
-        args: of a GRPO training; their batch size counts completions here, too.
-        max_length: tokens of prompt and completion; what is longer is cut.
-    """
+    """A `Trainer` of the next token on completions; what is above `max_length` tokens is cut."""
     return Trainer(
         model=model,
         args=args,
