@@ -56,10 +56,8 @@ class Evaluation:
         labels: the case's labels.
         drift: the mean k3 estimate, in nats a token, of how far the model has moved from
             its base, on its own samples; `None` where it was not asked for.
-        dropped: how many rows were left out because prompt and completion do not fit into the
-            model; a prompt that is cut would have lost its beginning.
-        batch: how many completions memory allowed at once, where it was scarcest; a summary names
-            it where that is fewer than `LARGEST_BATCH`.
+        dropped: how many rows do not fit into the model.
+        batch: how many completions memory allowed at once, where it was scarcest.
     """
 
     rows: pd.DataFrame
@@ -161,8 +159,6 @@ def evaluate(
     Raises:
         CasebookError: unknown names, a negative `limit` or `samples`, nothing to decode, no
             prompt that fits into the model, or a store of another call.
-
-    The intervals are of the given rows; those of a training method also need its seeds.
     """
     case = load_case(case) if isinstance(case, str) else case
     settings = settings or read_settings(case.name, profile)
@@ -197,7 +193,8 @@ def evaluate(
                 new = dict(zip((todo[i] for i in numbers), completions, strict=True))
                 written |= new
                 sizes.append(size)
-                _store(store, new, size)
+                if store:
+                    _store(Path(store), new, size)
                 if progress:
                     progress(len(written), len(jobs))
         drawn = [written[job] for job in jobs if job[1] == "sample"]
@@ -217,16 +214,9 @@ def graded(
     written: Iterable[Mapping[str, Any]],
     variant: str | None = None,
 ) -> pd.DataFrame:
-    """What was written, beside what was asked and what it is worth: one completion a row.
+    """What was asked (`rows`, with `answer`), what was written (with `completion`), and its worth.
 
-    Args:
-        case: who grades.
-        rows: of each completion the row it answers, with `answer` and whatever else is kept.
-        written: of each `completion` and whatever else is kept, such as `tokens`.
-        variant: of the prompt.
-
-    Returns:
-        The columns of both, then `well_formed`, `extracted`, `correct` and `strict`.
+    One completion a row: the columns of both, `well_formed`, `extracted`, `correct`, `strict`.
     """
     table = []
     for row, completion in zip(rows, written, strict=True):
@@ -246,28 +236,24 @@ def _stored(store: str | Path | None, jobs: Sequence[Job]) -> dict[Job, tuple[li
     A line that a kill cut short does not count.
     """
     found: dict[Job, tuple[list[int], int]] = {}
-    path = Path(store) if store else None
-    lines = path.read_text(errors="replace").splitlines() if path and path.exists() else ()
-    for line in lines:
+    there = store and Path(store).exists()
+    for line in Path(store).read_text(errors="replace").splitlines() if there else ():
         try:
-            row, decoding, sample, ids, size = json.loads(line)
-            found[int(row), str(decoding), int(sample)] = [int(i) for i in ids], int(size)
-        except (ValueError, TypeError, RecursionError):
+            *job, ids, size = json.loads(line)
+            found[tuple(job)] = ids, size
+        except (ValueError, TypeError):
             continue
     if not found.keys() <= set(jobs):
         raise CasebookError(f"{store} holds completions of another evaluation")
     return found
 
 
-def _store(store: str | Path | None, completions: Mapping[Job, Mapping], size: int) -> None:
-    if store is None:
-        return
-    path = Path(store)
+def _store(path: Path, completions: Mapping[Job, Mapping], size: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.exists() and not path.read_bytes().endswith(b"\n")
     lines = [json.dumps([*job, written["ids"][1], size]) for job, written in completions.items()]
     with open(path, "a") as file:
-        file.write("\n" * unfinished + "\n".join(lines) + "\n")
+        # What a kill left may be half a line: the first one here begins a new one.
+        file.write("\n" + "\n".join(lines) + "\n")
 
 
 def _fitting(prompts: Sequence[list[int]], model: Any, settings: Mapping, name: str) -> list[int]:
@@ -349,11 +335,8 @@ def other_prompt_perplexity(
 ) -> dict[str, float] | None:
     """How well a model still predicts its corpus where another prompt is asked than the trained.
 
-    What a policy unlearns of the trained prompt is its task; what it loses elsewhere is drift.
-
-    Args:
-        profile: of the training.
-        variant: the prompt that is trained, whose texts do not count.
+    What a policy unlearns of the trained prompt (`variant`) is its task; what it loses elsewhere
+    is drift.
 
     Returns:
         The perplexity a token over those of `OTHER_ROWS` demonstrations, with its interval over
@@ -367,13 +350,9 @@ def other_prompt_perplexity(
     rows = [row for row in rows if not row["prompt"].endswith(ending)]
     if not rows:
         return None
-    batch = [
-        (
-            token_ids(tokenizer, row["prompt"]),
-            completion_ids(tokenizer, row["completion"], row["ends"]),
-        )
-        for row in rows
-    ]
+    asked = [token_ids(tokenizer, row["prompt"]) for row in rows]
+    shown = [completion_ids(tokenizer, row["completion"], row["ends"]) for row in rows]
+    batch = list(zip(asked, shown, strict=True))
     with _measuring(model):
         logps, mask = token_logps(model, batch)
     figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
@@ -384,17 +363,16 @@ def other_prompt_perplexity(
 def _measuring(model: Any) -> Iterator[None]:
     """`eval` mode for the time being; no random number of a training is used."""
     was_training = model.training
+    model.eval()
     try:
-        model.eval()
         yield
     finally:
         model.train(was_training)
 
 
 def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:
-    if rows.empty:
-        return None
-    return mean_interval(rows.groupby("row")[column].mean().to_numpy(dtype=float))
+    of_prompts = rows.groupby("row")[column].mean().to_numpy(dtype=float)
+    return mean_interval(of_prompts) if len(of_prompts) else None
 
 
 def _drift(
@@ -424,8 +402,7 @@ def token_logps(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities of the next tokens `(n, length - 1)`, and which of them are completion.
 
-    `batch` holds the token ids of prompts and completions. Under a `constraint` they are those
-    of what it allows; else the whole softmax counts.
+    `batch` holds the token ids of prompts and completions; a `constraint` rescales them.
     """
     length = max(len(prompt) + len(completion) for prompt, completion in batch)
     ids = torch.zeros((len(batch), length), dtype=torch.long)
@@ -441,8 +418,7 @@ def token_logps(
         logits = model(input_ids=ids, attention_mask=attention).logits[:, :-1].float()
         for i, (prompt, completion) in enumerate(batch if constraint else ()):
             part = slice(len(prompt) - 1, len(prompt) + len(completion) - 1)
-            logits[i, part] = constrained(
-                logits[i : i + 1, part], torch.tensor([completion]), constraint
-            )[0]
+            asked = logits[i : i + 1, part]
+            logits[i, part] = constrained(asked, torch.tensor([completion]), constraint)[0]
     logps = torch.log_softmax(logits, dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
     return logps, mask

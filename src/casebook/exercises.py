@@ -1,15 +1,8 @@
 """The exercises at the end of the notebooks: `check` says whether an attempt is right.
 
-A notebook ends with a task, a function to fill in, and a cell that checks it:
-
-    def is_straight(ranks):
-        ...
-
-    check("10-a", is_straight)      # 10-a: not done yet
-
-`check` prints one line and never a traceback for a wrong attempt: "not done yet" while there is
-no answer, "right", or which input gave what and what was expected. Solutions stand in
-`notebooks/solutions/`; a test runs them.
+It prints one line and never a traceback for a wrong attempt: "not done yet" while there is no
+answer, "right", or which input gave what and what was expected. Solutions stand in
+`notebooks/solutions/`.
 """
 
 import importlib
@@ -58,10 +51,7 @@ def check(name: str, attempt: Any) -> None:
 
 
 def checks() -> dict[str, Callable[["Attempt"], None]]:
-    """All exercises: name -> its check, in the order of the notebooks.
-
-    Those of a case stand in its folder, in `exercises.py`; the others at the end of this file.
-    """
+    """All exercises, those of the cases and those below: name -> its check."""
     for case in known_cases():
         importlib.import_module(f"casebook.cases.{case}.exercises")
     return dict(sorted(_CHECKS.items()))
@@ -105,7 +95,7 @@ class Attempt:
         return result
 
     def call(self, *arguments: Any, **named: Any) -> str:
-        """The call as one would type it."""
+        """As one would type it."""
         shown = [show(a) for a in arguments] + [f"{k}={show(v)}" for k, v in named.items()]
         return f"{self.name}({', '.join(shown)})"
 

@@ -91,12 +91,13 @@ def test_the_engine_writes_under_the_runs_own_settings(policy):
     assert [(c["tokens"], c["truncated"]) for c in found] == [(3, False)] * 2
 
 
-def test_greedy_decoding_and_all_tokens_have_vllms_own_words():
-    greedy = engine.sampling([2, 7], 8)
+def test_greedy_decoding_and_all_tokens_have_vllms_own_words(policy):
+    for temperature in (None, 1.0):
+        generation.generate(*policy, [[5, 6]], 8, temperature, keys=[(0, 0, 0)])
+    greedy, sampled = (vars(call[1][0]) for call in policy[0].vllm_engine.calls)
     assert greedy["temperature"] == 0.0
-    assert greedy["stop_token_ids"] == [2, 7]
     assert "seed" not in greedy
-    assert engine.sampling([2], 8, temperature=1.0, top_k=0)["top_k"] == -1
+    assert sampled["top_k"] == -1
 
 
 def test_an_evaluation_is_written_by_the_engine_and_says_so(policy, monkeypatch):

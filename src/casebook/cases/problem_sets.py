@@ -1,16 +1,12 @@
 """Real problem sets: one reader for a local folder and for the hub, and never one for the other.
 
-A figure about GSM8K is worth something only if it was made from GSM8K. Copies go wrong in quiet
-ways: half a download, a translated set of the same shape, last year's revision, the test split
-under the name of the train split. So every set is pinned (a revision of its repository), and what
-is read is checked: columns, types, number of rows, and a checksum over the content of the rows
-in their order. The checksum is not of the file, so the hub's parquet and a `.jsonl` of the same
-problems agree.
+A figure about GSM8K is worth something only if it was made from GSM8K. So every set is pinned (a
+revision of its repository), and what is read is checked: columns, types, number of rows, and a
+checksum over the content of the rows in their order, which the hub's parquet and a `.jsonl` of the
+same problems share.
 
-The files are read here and not by `datasets.load_dataset`: it takes answers that all look like
-dates for dates, makes 3 and 3.0 one type before anybody can check, and leaves a copy of the
-problems in a cache. Nothing is fetched unless it is asked for. The problems made by the casebook
-itself do not come through here: they belong to the cases, and are labelled `generated`.
+The files are read here and not by `datasets.load_dataset`, which takes answers that all look like
+dates for dates. Nothing is fetched unless it is asked for.
 """
 
 import hashlib
@@ -34,28 +30,16 @@ HOW = "data/README.md has the commands"
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """One published set of problems, pinned.
-
-    Attributes:
-        hub, revision: its repository on the Hugging Face hub, and the commit.
-        folder: where it lies below the data folder.
-        files: split -> its name in that folder, JSON lines, and its path in the repository, which
-            is accepted in the folder as well.
-        rows: split -> number of problems.
-        columns: those that are checked, with their types; others may be there.
-        licence: as the set's own page states it.
-        checksums: split -> `checksum` of the rows; where there was no copy to take it from, columns
-            and rows are all that is checked.
-    """
+    """One published set of problems, pinned."""
 
     hub: str
     revision: str
-    folder: str
-    files: Mapping[str, tuple[str, str]]
-    rows: Mapping[str, int]
-    columns: Mapping[str, type]
-    licence: str
-    checksums: Mapping[str, str] = field(default_factory=dict)
+    folder: str  # below the data folder
+    files: Mapping[str, tuple[str, str]]  # split -> its name there, and its path in the repository
+    rows: Mapping[str, int]  # split -> number of problems
+    columns: Mapping[str, type]  # others may be there
+    licence: str  # as the set's own page states it
+    checksums: Mapping[str, str] = field(default_factory=dict)  # where there was a copy
 
 
 SETS: Mapping[str, ProblemSet] = {
@@ -99,10 +83,7 @@ SETS: Mapping[str, ProblemSet] = {
 def data_dir(value: str | os.PathLike | None = None) -> Path | None:
     """The folder of the real problem sets: `value`, else `$CASEBOOK_DATA_DIR`, else `None`.
 
-    A relative path counts from the checkout.
-
-    Raises:
-        CasebookError: the folder that is named does not exist.
+    A relative path counts from the checkout; a folder that does not exist is an error.
     """
     named = value or os.environ.get(VARIABLE)
     if not named:
@@ -120,11 +101,7 @@ _data_dir = data_dir  # `read` and `available` have an argument of that name
 def available(
     name: str, split: str | None = None, data_dir: str | os.PathLike | None = None
 ) -> bool:
-    """Whether the data folder has a set, or one split of it; the content is not looked at.
-
-    Raises:
-        CasebookError: unknown set or split, or a data folder that does not exist.
-    """
+    """Whether the data folder has a set, or one split of it; the content is not looked at."""
     entry, folder = _entry(name, split), _data_dir(data_dir)
     splits = [split] if split else entry.files
     return folder is not None and all(_find(entry, part, folder) for part in splits)
@@ -139,8 +116,7 @@ def read(
     """The problems of one split, checked.
 
     Args:
-        name: one of `SETS`.
-        split: one of the set's own; "validation" is the cases' affair.
+        name, split: of `SETS`.
         source: "folder" (the default) or "hub", the pinned revision. Neither stands in for
             the other.
         data_dir: instead of `$CASEBOOK_DATA_DIR`.
@@ -151,8 +127,7 @@ def read(
         there is no checksum to tell a folder's revision by), "checksum", "rows".
 
     Raises:
-        CasebookError: unknown name; the file is not there, cannot be read, or is not what was
-            expected. The sentence says what was expected and what was found.
+        CasebookError: unknown name; the file is not there, or is not what was expected.
     """
     entry = _entry(name, split)
     check_name("source", source or "folder", SOURCES)

@@ -25,11 +25,7 @@ def grouped_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' `sdpa`, except where one token asks and no gradient is wanted.
-
-    `query` is `(n, heads, asking, width)`, `key` and `value` `(n, heads of keys, length, width)`,
-    the result `(n, asking, heads, width)`.
-    """
+    """transformers' `sdpa`, except where one token asks and no gradient is wanted."""
     n, heads, asking, width = query.shape
     if asking > 1 or query.requires_grad:
         return sdpa_attention_forward(

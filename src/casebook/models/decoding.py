@@ -11,7 +11,8 @@ that was the only one allowed then costs nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from casebook.case import CasebookError, check_name
@@ -23,11 +24,7 @@ KINDS = ("none", "position", "trie")
 
 
 class Constraint(Protocol):
-    """A rule for what may be written.
-
-    Attributes:
-        eos: the token that ends a text.
-    """
+    """A rule for what may be written; `eos` is the token that ends a text."""
 
     eos: int
 
@@ -38,9 +35,7 @@ class Constraint(Protocol):
 class PrefixTrie:
     """Allows what continues the text so far to one of the texts, and the end only after a whole.
 
-    Args:
-        texts: token ids of each text, without the end.
-        eos: the token that ends a text.
+    `texts` are token ids without `eos`, the token that ends a text.
 
     >>> trie = PrefixTrie([[1, 2], [1, 3]], eos=0)
     >>> trie.allowed([]), trie.allowed([1]), trie.allowed([1, 3])
@@ -50,8 +45,7 @@ class PrefixTrie:
     def __init__(self, texts: Sequence[Sequence[int]], eos: int):
         self.eos = eos
         self._children: dict[tuple[int, ...], set[int]] = {}
-        for text in texts:
-            whole = (*text, eos)
+        for whole in ((*text, eos) for text in texts):
             for end, token in enumerate(whole):
                 self._children.setdefault(whole[:end], set()).add(token)
 
@@ -73,10 +67,9 @@ class PositionUnion:
     def __init__(self, texts: Sequence[Sequence[int]], eos: int):
         self.eos = eos
         self._at: list[set[int]] = []
-        for position in range(max(map(len, texts)) + 1):
-            tokens = {text[position] for text in texts if len(text) > position}
-            ends = {eos for text in texts if len(text) == position}
-            self._at.append(tokens | ends)
+        whole = [[*text, eos] for text in texts]
+        for position in range(max(map(len, whole))):
+            self._at.append({text[position] for text in whole if len(text) > position})
 
     def allowed(self, prefix: Sequence[int]) -> list[int]:
         """The token ids that may follow `prefix`, of which only the length counts."""
@@ -133,15 +126,10 @@ def written(constraint: Constraint, longest: int = 16) -> list[tuple[int, ...]]:
     return sorted(whole)
 
 
-@contextmanager
-def constrained_generation(model: Any, constraint: Constraint | None) -> Iterator[None]:
+def constrained_generation(model: Any, constraint: Constraint | None) -> AbstractContextManager:
     """Inside it, `model.generate` keeps to the rule: for code that calls `generate` itself."""
-    if constraint is None:
-        yield
-        return
-    plain = model.generate
 
-    def generate(**arguments):
+    def generate(plain, **arguments):
         length = arguments["input_ids"].shape[1]  # of the prompts, left padding included
 
         def allowed(batch_id: int, input_ids: "torch.Tensor") -> list[int]:
@@ -149,15 +137,14 @@ def constrained_generation(model: Any, constraint: Constraint | None) -> Iterato
 
         return plain(prefix_allowed_tokens_fn=allowed, **arguments)
 
-    with replaced_generate(model, generate):
-        yield
+    return nullcontext() if constraint is None else replaced_generate(model, generate)
 
 
 @contextmanager
 def replaced_generate(model: Any, generate: Callable) -> Iterator[None]:
-    """Inside it, `generate` is the model's own."""
+    """Inside it, the model's `generate` is `generate(the one before, **arguments)`."""
     own = vars(model).get("generate")
-    model.generate = generate
+    model.generate = partial(generate, model.generate)
     try:
         yield
     finally:
@@ -172,11 +159,7 @@ def constrained(
 ) -> "torch.Tensor":
     """Logits `(n, length, vocabulary)` with what the rule forbids at the lowest float.
 
-    Args:
-        logits: those that predicted `completion_ids`.
-        completion_ids: `(n, length)`; what comes after the first end is left untouched.
-        constraint: the rule that the completions were sampled under.
-
+    They predicted `completion_ids`, `(n, length)`; what comes after the first end is left as it is.
     The lowest float and not minus infinity: its probability is 0 as well, but 0 times it is a
     number, which an entropy and its gradient need.
     """

@@ -1,8 +1,7 @@
 """vLLM inside Unsloth: what it writes, at most one of them a process, and its end.
 
-A policy that Unsloth loads with `fast_inference` carries the engine that serves its rollouts. What
-is measured of it is written by the same engine: the model's own `generate` would want memory that
-the engine has reserved. Nothing here imports vLLM before such a policy is there.
+A policy that Unsloth loads with `fast_inference` carries the engine that serves its rollouts, and
+is measured by it: the model's own `generate` would want memory that the engine has reserved.
 """
 
 import gc
@@ -27,10 +26,7 @@ def of(model: Any) -> Any | None:
 
 
 def check_none_runs() -> None:
-    """Raise a `CasebookError` where this process has an engine: a second one would not fit.
-
-    One whose models are gone is ended.
-    """
+    """Refuse a second engine beside one whose models are there; one that lost them is ended."""
     if _carrying():
         raise CasebookError(
             "a vLLM engine runs in this process already, and a second one does not fit beside it: "
@@ -72,11 +68,11 @@ def free() -> None:
 @contextmanager
 def freed_afterwards() -> Iterator[None]:
     """After it, an engine that was started inside is ended; one that ran before goes on."""
-    somebody_elses = bool(_carrying())
+    runs_on = bool(_carrying())
     try:
         yield
     finally:
-        if not somebody_elses:
+        if not runs_on:
             free()
 
 
@@ -85,58 +81,44 @@ def _carrying() -> list[Any]:
     return [model for model in models if model is not None and of(model) is not None]
 
 
-def sampling(
-    ends: Sequence[int],
-    max_new_tokens: int,
-    temperature: float | None = None,
-    top_p: float = 1.0,
-    top_k: int = 0,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    key: Sequence[int] | None = None,
-) -> dict[str, Any]:
-    """The fields of vLLM's `SamplingParams`; arguments as of `casebook.models.generation.generate`.
-
-    `ends` are the tokens that end a completion; `key` seeds its draws, else vLLM seeds them.
-    """
-    fields = {
-        "max_tokens": max_new_tokens,
-        "stop_token_ids": list(ends),
-        "repetition_penalty": repetition_penalty,
-        "detokenize": False,
-    }
-    if temperature is None:
-        return fields | {"temperature": 0.0}
-    fields |= {"temperature": float(temperature), "top_p": top_p, "min_p": min_p or 0.0}
-    fields["top_k"] = top_k or -1  # what vLLM calls "all of them"
-    if key is not None:
-        fields["seed"] = int(np.random.SeedSequence(list(key)).generate_state(1)[0])
-    return fields
-
-
 def complete(
     model: Any,
     prompts: Sequence[Sequence[int]],
-    ends: Sequence[int],
-    keys: Sequence[Sequence[int]] | None = None,
-    **decoding: Any,
+    keys: Sequence[Sequence[int]] | None,
+    temperature: float | None,
+    top_p: float,
+    top_k: int,
+    min_p: float | None,
+    **fields: Any,
 ) -> list[list[int]]:
     """Token ids of one completion of each prompt (token ids), written by the model's engine.
 
-    With the adapter switched on the policy writes, with it off the base.
+    With the adapter switched on the policy writes, with it off the base. `keys` seed the draws,
+    else vLLM does; `fields` are others of its `SamplingParams`.
     """
+    from peft.tuners.lora import LoraLayer
     from vllm import SamplingParams
 
-    engine, keys = of(model), keys or [None] * len(prompts)
+    fields |= {"temperature": float(temperature or 0), "detokenize": False}
+    if temperature is not None:
+        # -1 is what vLLM calls "all of them"
+        fields |= {"top_p": top_p, "min_p": min_p or 0.0, "top_k": top_k or -1}
+    seeds = [{}] * len(prompts)
+    if temperature is not None and keys is not None:
+        states = (np.random.SeedSequence(list(key)).generate_state(1) for key in keys)
+        seeds = [{"seed": int(state[0])} for state in states]
+    engine = of(model)
     config = getattr(getattr(engine, "llm_engine", None), "vllm_config", None)
     sleeps = getattr(getattr(config, "model_config", None), "enable_sleep_mode", False)
-    adapter = model.load_lora(_folder(), load_tensors=True) if adapter_on(model) else None
+    first = next((layer for layer in model.modules() if isinstance(layer, LoraLayer)), None)
+    trained = first is not None and not first.disable_adapters
+    adapter = model.load_lora(_folder(), load_tensors=True) if trained else None
     if sleeps:  # while the policy learns
         engine.wake_up()
     try:
         outputs = model.fast_generate(
             [{"prompt_token_ids": list(ids)} for ids in prompts],
-            sampling_params=[SamplingParams(**sampling(ends, key=k, **decoding)) for k in keys],
+            sampling_params=[SamplingParams(**fields, **seed) for seed in seeds],
             lora_request=adapter,
             use_tqdm=False,
         )
@@ -144,15 +126,6 @@ def complete(
         if sleeps:
             engine.sleep(1)
     return [list(output.outputs[0].token_ids) for output in outputs]
-
-
-def adapter_on(model: Any) -> bool:
-    """Whether a model has a LoRA adapter that is not switched off."""
-    from peft.tuners.lora import LoraLayer
-
-    layers = (layer for layer in model.modules() if isinstance(layer, LoraLayer))
-    first = next(layers, None)
-    return first is not None and not first.disable_adapters
 
 
 @cache

@@ -8,7 +8,7 @@ what a model's `generation_config` brings along, such as a penalty on repetition
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,8 @@ def token_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
         return list(tokenizer(prompt).input_ids)
     if prompt and isinstance(prompt[0], int):
         return list(prompt)
-    return list(
-        tokenizer.apply_chat_template(
-            prompt, tokenize=True, add_generation_prompt=True, return_dict=True
-        )["input_ids"]
-    )
+    asked = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)
+    return list(asked["input_ids"])
 
 
 def completion_ids(tokenizer: Any, text: str, ends: bool = True) -> list[int]:
@@ -63,7 +60,7 @@ def completion_ids(tokenizer: Any, text: str, ends: bool = True) -> list[int]:
 
 def end_ids(model: Any, tokenizer: Any) -> list[int]:
     """Every token that ends a completion: the tokenizer's, then the others the model declares."""
-    declared = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    declared = model.generation_config.eos_token_id
     declared = declared if isinstance(declared, list | tuple) else [declared]
     found = [tokenizer.eos_token_id, *declared]
     return list(dict.fromkeys(token for token in found if token is not None))
@@ -71,16 +68,13 @@ def end_ids(model: Any, tokenizer: Any) -> list[int]:
 
 def decoding_of(settings: Mapping[str, Any], greedy: bool = False) -> dict[str, Any]:
     """What `generate` is called with under a run's settings."""
-    arguments = {
+    sampled = {} if greedy else {n: settings[n] for n in ("temperature", "top_p", "top_k")}
+    return sampled | {
         "max_new_tokens": settings["max_completion_length"],
         "repetition_penalty": settings.get("repetition_penalty") or 1.0,
+        "min_p": settings.get("min_p"),  # greedy decoding does not look at it
+        "prompts_once": settings.get("prompts_once", False),
     }
-    if settings.get("prompts_once"):
-        arguments["prompts_once"] = True
-    if not greedy:
-        arguments |= {name: settings[name] for name in ("temperature", "top_p", "top_k")}
-        arguments["min_p"] = settings.get("min_p")
-    return arguments
 
 
 def generate(
@@ -116,9 +110,9 @@ def generate(
     asked = [token_ids(tokenizer, prompt) for prompt in prompts]
     width, ends = max(map(len, asked)), end_ids(model, tokenizer)
     if engine.of(model) and constraint is None:
-        decoding = {"max_new_tokens": max_new_tokens, "repetition_penalty": repetition_penalty}
-        decoding |= {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
-        written = engine.complete(model, asked, ends, keys, **decoding)
+        fields = {"max_tokens": max_new_tokens, "repetition_penalty": repetition_penalty}
+        fields["stop_token_ids"] = ends
+        written = engine.complete(model, asked, keys, temperature, top_p, top_k, min_p, **fields)
         pairs = zip(asked, written, strict=True)
         return [completed(tokenizer, prompt, ids, ends) for prompt, ids in pairs]
     # Padded with a token of its own: a penalty on repetition counts what stands there, and where
@@ -155,10 +149,8 @@ def generate(
             generation_config=config,
             logits_processor=processors,
         )
-    return [
-        completed(tokenizer, prompt, ids, ends)
-        for prompt, ids in zip(asked, sequences[:, width:].tolist(), strict=True)
-    ]
+    pairs = zip(asked, sequences[:, width:].tolist(), strict=True)
+    return [completed(tokenizer, prompt, ids, ends) for prompt, ids in pairs]
 
 
 def completed(
@@ -178,7 +170,6 @@ def completed(
 class _Draw(LogitsProcessor):
     """Leaves one token a row: the one at which the cumulated probability passes a number drawn.
 
-    This samples as `torch.multinomial` does, but a row's token depends on its own number only.
     `draws` are `(rows, tokens)` in [0, 1), `width` is that of the padded prompts, and `warpers`
     shape the distribution that is sampled from.
     """
@@ -196,15 +187,10 @@ class _Draw(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
 
 
-@contextmanager
-def shared_prompts(model: Any, wanted: bool = True) -> Iterator[None]:
+def shared_prompts(model: Any, wanted: bool = True) -> AbstractContextManager:
     """Inside it, `model.generate` computes its prompts by `prefilled`, if that is wanted."""
-    if not wanted:
-        yield
-        return
-    plain = model.generate
 
-    def generate(**arguments):
+    def generate(plain, **arguments):
         rows = zip(arguments["input_ids"], arguments["attention_mask"], strict=True)
         with torch.no_grad():
             cache, ids, mask = prefilled(model, [row[kept.bool()].tolist() for row, kept in rows])
@@ -212,8 +198,7 @@ def shared_prompts(model: Any, wanted: bool = True) -> Iterator[None]:
             **arguments | {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
         )
 
-    with replaced_generate(model, generate):
-        yield
+    return replaced_generate(model, generate) if wanted else nullcontext()
 
 
 def prefilled(
@@ -278,9 +263,7 @@ def generate_all(
 ) -> Iterator[tuple[int, list[int], list[dict[str, Any]]]]:
     """Complete any number of prompts, in batches that fit into memory, the longest first.
 
-    Args:
-        keys: as for `generate`.
-        decoding: its other arguments.
+    `keys` and `decoding` are as for `generate`.
 
     Yields:
         For each batch its size limit, the numbers of its prompts, and their completions. The
@@ -289,23 +272,17 @@ def generate_all(
     Raises:
         CasebookError: not even one completion fits into memory.
     """
-    if not prompts:
-        return
-    asked = [token_ids(tokenizer, prompt) for prompt in prompts]
+    asked, new = [token_ids(tokenizer, p) for p in prompts], decoding["max_new_tokens"]
     order = sorted(range(len(asked)), key=lambda i: -len(asked[i]))
-    new = decoding["max_new_tokens"]
-    size = batch_that_fits(model, len(asked[order[0]]) + new)
+    size = batch_that_fits(model, len(asked[order[0]]) + new) if order else 0
     while order:
         # All are padded to the longest, so the short ones wait where they would cost twice as much.
         longest = len(asked[order[0]]) + new
         batch = [i for i in order[:size] if len(asked[i]) + new >= longest / 2]
+        own_keys = keys and [keys[i] for i in batch]
         try:
             completions = generate(
-                model,
-                tokenizer,
-                [asked[i] for i in batch],
-                keys=None if keys is None else [keys[i] for i in batch],
-                **decoding,
+                model, tokenizer, [asked[i] for i in batch], keys=own_keys, **decoding
             )
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
@@ -328,10 +305,9 @@ def generate_all(
 def merged(model: Any) -> Iterator[None]:
     """Inside it, a LoRA adapter is part of its base's weights, which makes writing faster.
 
-    Afterwards the weights are put back from copies, bit by bit: subtracting the adapter again
-    would leave rounding behind. Only for float32 weights: in a shorter type the merged model would
-    not be the one that is trained; only without dropout, which a merged adapter has not; and only
-    where no weight is used twice, as a tied embedding is: the adapter belongs to one of its uses.
+    Afterwards the weights are put back from copies, bit by bit. Only for float32 weights: in a
+    shorter type the merged model would not be the one that is trained; only without dropout; and
+    only where no weight is used twice, as a tied embedding is.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
     uses = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))
@@ -356,13 +332,10 @@ def merged(model: Any) -> Iterator[None]:
 
 
 def batch_that_fits(model: Any, length: int) -> int:
-    """How many completions may be written at once, at most `LARGEST_BATCH`.
-
-    Args:
-        length: tokens of prompt and completion.
+    """How many completions, of `length` tokens with their prompts, may be written at once.
 
     Counted are keys and values of all layers, one layer's activations over the prompt, and the
-    next token's probabilities, against `SHARE_OF_MEMORY` of what is free on the model's device.
+    next token's probabilities.
     """
     if engine.of(model):  # it has its memory already, and sees to its batches itself
         return LARGEST_BATCH
@@ -371,9 +344,8 @@ def batch_that_fits(model: Any, length: int) -> int:
     head = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    numbers = length * (2 * config.num_hidden_layers * kv_heads * head)
-    numbers += length * (4 * config.hidden_size + 2 * wide)
-    needed = numbers * model.dtype.itemsize + 32 * config.vocab_size
+    numbers = 2 * config.num_hidden_layers * kv_heads * head + 4 * config.hidden_size + 2 * wide
+    needed = length * numbers * model.dtype.itemsize + 32 * config.vocab_size
     device = model.device.index or 0 if model.device.type == "cuda" else "cpu"
     free = get_max_memory()[device]
     return int(max(1, min(LARGEST_BATCH, SHARE_OF_MEMORY * free // needed)))
@@ -381,6 +353,5 @@ def batch_that_fits(model: Any, length: int) -> int:
 
 def out_of_memory(error: Exception) -> bool:
     """Also where torch has no error class for it: on a CPU, and inside CUDA's libraries."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return any(words in str(error) for words in NO_MEMORY)
+    said = any(words in str(error) for words in NO_MEMORY)
+    return said or isinstance(error, torch.OutOfMemoryError | MemoryError)

