@@ -32,6 +32,8 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             continue
         for name in set(cell.metadata) - {"tags", "mystnb", "jupyter"}:
             del cell.metadata[name]
+        if not cell.metadata.get("tags", True):  # papermill gives every cell a list of tags
+            del cell.metadata["tags"]
         if cell.cell_type == "code":
             # A cell without code is never executed, and has no number.
             count += bool(cell.source.strip())
