@@ -4,7 +4,7 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "casebook"
 BUDGETS = {  # lines of Python, blank lines and docstrings included
-    **{"cases/poker": 1_100, "cases/landuse": 2_800, "cases/gsm8k": 2_100, "cases/math": 2_250},
+    **{"cases/poker": 1_100, "cases/landuse": 2_600, "cases/gsm8k": 2_100, "cases/math": 2_250},
     **{"training": 1_900, "models": 1_560, "site": 1_540, "experiments": 1_300, "records": 1_110},
     **{"preflight": 710, "grpo.py": 630, "rewards": 605, "settings.py": 540, "plots.py": 510},
     **{"cli.py": 505, "detectors.py": 500, "evaluation.py": 450, "cases/problem_sets.py": 260},

@@ -12,7 +12,6 @@ from casebook.records import committed, figures_at, load_claims
 from casebook.rewards import repetition_penalty
 
 CLAIMS = {row["id"]: row for row in load_claims("landuse")}
-WEIGHTS = {"label": 3, "form": 2, "repetition": 1}
 
 
 def quotes(claim, *figures):
@@ -24,13 +23,26 @@ def mean(where):
     return sum(figure["value"] for figure in figures.values()) / len(figures)
 
 
-def test_what_a_total_reward_leaves_for_the_label():
-    assert WEIGHTS["label"] + WEIGHTS["form"] == 5  # a penalty adds nothing
-    least = {t: (t - WEIGHTS["form"]) / WEIGHTS["label"] for t in (4.1, 4.0, 3.2, 3.6)}
-    assert [round(100 * share) for share in least.values()] == [70, 67, 40, 53]
-    assert quotes("saturated", "3 + 2 + 0 = 5", "70 %", "4.0 in 67 %")
-    assert quotes("saturated", "40 % at 3.2", "53 % at 3.6")
-    assert quotes("learns-by-65", "at least 70 %")
+# What is left of a total reward for the label (3 for it, 2 for the form), and orders of
+# magnitude.
+@pytest.mark.parametrize(
+    ("claim", "quoted", "computed"),
+    [
+        ("saturated", "70 %", f"{100 * (4.1 - 2) / 3:.0f} %"),
+        ("saturated", "67 %", f"{100 * (4.0 - 2) / 3:.0f} %"),
+        ("saturated", "40 %", f"{100 * (3.2 - 2) / 3:.0f} %"),
+        ("saturated", "53 %", f"{100 * (3.6 - 2) / 3:.0f} %"),
+        ("learns-by-65", "70 %", f"{100 * (4.1 - 2) / 3:.0f} %"),
+        ("inline-answer", "55 %", f"{100 * (4.1 - 3) / 2:.0f} %"),
+        ("trees-cheaper", "9 × 10¹¹", f"{2 * 1.5 * 300 / 100:.0f} × 10¹¹"),
+        ("trees-cheaper", "1.6 × 10¹³", f"{2 * 1.5 * 5300 / 1e4:.1f} × 10¹³"),
+        ("gpu-time", "384 GPU hours", f"{4 * 4 * 24} GPU hours"),
+        ("two-classes", "five answers", {5: "five answers"}[len(LABELS)]),
+    ],
+)
+def test_what_a_note_quotes_is_what_it_comes_to(claim, quoted, computed):
+    assert computed == quoted
+    assert quotes(claim, quoted)
 
 
 def test_the_penalty_is_for_what_is_not_unique():
@@ -40,11 +52,6 @@ def test_the_penalty_is_for_what_is_not_unique():
     unique = [len({tuple(words[i : i + 3]) for i in range(2)}) for words in texts]
     assert unique == [2, 1]
     assert quotes("repetition-formula", "first would cost 2", "second 1", "-0.5")
-
-
-def test_how_many_completions_had_a_form_that_was_paid():
-    assert round((4.1 - WEIGHTS["label"]) / WEIGHTS["form"], 2) == 0.55
-    assert quotes("inline-answer", "at least 55 %", "3 + 2f")
 
 
 def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
@@ -79,11 +86,6 @@ def test_the_embedded_model_begins_with_most_of_the_form():
     assert quotes("reward-curve", "most of the form")
 
 
-def test_three_barren_neighbours_are_no_belt():
-    assert 3 / 8 < 0.5
-    assert quotes("zero-belt", "under half of eight")
-
-
 def test_two_equal_parcels_have_two_optimal_plans():
     area = yields = floor = 1.0
     plans = [
@@ -105,15 +107,6 @@ def test_the_shares_of_the_motifs_add_up():
     assert all(share in CLAIMS["motif-shares"]["claim"] for share in said)
 
 
-def test_orders_of_magnitude():
-    assert 2 * 1.5e9 * 300 == 9e11
-    assert f"{2 * 1.5e9 * 5300:.1e}" == "1.6e+13"
-    assert quotes("trees-cheaper", "9 × 10¹¹", "300 tokens", "completion alone", "1.5 billion")
-    assert quotes("trees-cheaper", "5,000", "1.6 × 10¹³")
-    assert 4 * 4 * 24 == 384
-    assert quotes("gpu-time", "384 GPU hours")
-
-
 def test_prompts_of_neighbours_overlap():
     def window(x, y):
         return {(x + i, y + j) for i in range(-2, 3) for j in range(-2, 3)}
@@ -123,19 +116,9 @@ def test_prompts_of_neighbours_overlap():
     assert quotes("accuracy-65", "20 of 25 records")
 
 
-def test_groups_of_four_at_seven_in_ten():
-    assert round(0.7**4 + 0.3**4, 3) == 0.248
-    assert quotes("reward-curve", "a quarter of the groups")
-
-
 def test_the_kl_term_is_fixed_and_off_by_default():
     trl = pytest.importorskip("trl")
     fields = {field.name: field.default for field in dataclasses.fields(trl.GRPOConfig)}
     assert fields["beta"] == 0.0
     assert not [name for name in fields if "kl" in name.lower() and "target" in name.lower()]
     assert quotes("kl-anchor-set", "0.04", "default is 0")
-
-
-def test_five_labels():
-    assert len(LABELS) == 5
-    assert quotes("two-classes", "five answers")

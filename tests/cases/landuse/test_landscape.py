@@ -1,8 +1,11 @@
 """Landscapes: the frozen generator, neighbours and borders, and files that planners bring."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import geopandas as gpd
+import nbformat
 import numpy as np
 import pytest
 import shapely
@@ -20,7 +23,8 @@ from casebook.cases.landuse.landscape import (
     read_landscape,
 )
 
-DATA = Path(__file__).parents[3] / "data" / "landuse"
+ROOT = Path(__file__).parents[3]
+DATA = ROOT / "data" / "landuse"
 UTM = "EPSG:32614"
 
 
@@ -53,12 +57,6 @@ def test_a_quarter_is_habitat_and_harvests_are_those_of_real_fields(irregular):
     assert dict(zip(CROPS, means, strict=True)) == pytest.approx(
         {"wheat": 3.4, "oat": 3.3, "corn": 8.5, "soy": 2.7}, rel=0.12
     )
-
-
-@pytest.mark.parametrize("arguments", [(0, 5), (2.5, 3), (3, 3, -1)])
-def test_sizes_and_seeds_are_whole_numbers(arguments):
-    with pytest.raises(CasebookError, match="is a whole number from"):
-        generate(*arguments)
 
 
 # Neighbours and borders
@@ -269,19 +267,6 @@ def test_islands_are_named_or_kept(save):
     assert 0 not in landscape.borders[0]
 
 
-# Writing
-
-
-@pytest.mark.parametrize(("name", "irregular"), [("a.gpkg", False), ("a.geojson", True)])
-def test_what_is_written_can_be_read(tmp_path, irregular, name):
-    landscape = generate(6, 5, seed=3, irregular=irregular)
-    back = read_landscape(landscape.write(tmp_path / "new" / name))
-    assert np.array_equal(back.yields, landscape.yields)
-    assert np.array_equal(back.connectivity, landscape.connectivity)
-    assert back.neighbours == landscape.neighbours
-    assert back.area == pytest.approx(landscape.area, rel=0.02)  # conformal, then equal-area
-
-
 @pytest.mark.parametrize(
     ("name", "rows", "cols", "irregular"),
     [("grid.gpkg", 20, 20, False), ("voronoi.gpkg", 15, 20, True)],
@@ -293,3 +278,29 @@ def test_samples_are_what_the_generator_makes(name, rows, cols, irregular):
     assert np.array_equal(sample.connectivity, made.connectivity)
     assert sample.neighbours == made.neighbours
     assert sample.area == pytest.approx(made.area)
+
+
+# Through the notebooks that take a file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["20_landuse_oracle", "24_landuse_analysis"])
+def test_a_notebook_shows_a_planners_own_fields(name, save, tmp_path, monkeypatch):
+    fields, rng = hexagons(6, 7, 400.0), np.random.default_rng(7)
+    spans = {CONNECTIVITY: (0.1, 0.9), "corn_yield": (6, 11), "wheat_yield": (2, 5)}
+    for column, span in (spans | {"oat_yield": (2, 4), "soy_yield": (0, 0)}).items():
+        fields[column] = rng.uniform(*span, len(fields)).round(2)
+    fields.loc[[10, 17, 18], list(YIELDS)] = 0.0  # a lake
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("CASEBOOK_FIGURES_DIR", str(tmp_path / "figures"))
+    copy = tmp_path / f"{name}.ipynb"
+    command = ["papermill", str(ROOT / "notebooks" / f"{name}.ipynb"), str(copy)]
+    told = ["-p", "PROFILE", "smoke", "-p", "LANDSCAPE", str(save(fields))]
+    done = subprocess.run(
+        [sys.executable, "-m", *command, *told, "--no-progress-bar"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert nbformat.read(copy, as_version=4).cells
+    assert list((tmp_path / "figures").glob("*.png"))

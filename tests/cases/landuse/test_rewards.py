@@ -1,6 +1,5 @@
 """The land-use grade and its rewards: form, accepted labels, and the plan's value."""
 
-import math
 import re
 
 import pytest
@@ -65,16 +64,11 @@ def test_accepted_labels(answer, labels):
 
 @pytest.mark.parametrize(
     ("options", "paid"),
-    [
-        ({"own_label": True}, {"wheat"}),
-        ({"tolerance": "0"}, {"wheat", "oat"}),
-        ({}, {"corn", "habitat"}),
-        ({"tolerance": 5}, {"soy"}),  # as YAML reads it
-    ],
+    [({"own_label": True}, {"wheat"}), ({}, {"corn", "habitat"})],
 )
-def test_label_match_accepts_every_label_in_the_column_of_its_tolerance(options, paid):
-    row = {"plan_label": "wheat", "answer_0": "oat|wheat", "answer": "corn|habitat"}
-    columns = {name: [value] * 5 for name, value in (row | {"answer_5": "soy"}).items()}
+def test_label_match_accepts_the_plans_own_label_or_all_that_count(options, paid):
+    row = {"plan_label": "wheat", "answer": "corn|habitat"}
+    columns = {name: [value] * 5 for name, value in row.items()}
     match = label_match(**options)(list(LABELS), **columns)
     assert match == [float(label in paid) for label in LABELS]
 
@@ -125,20 +119,6 @@ def test_plan_value_ranks_labels_as_their_values(values, objective, yardstick):
     ranked = [share for _, share in sorted(zip(values, paid, strict=True))]
     assert ranked == sorted(ranked)
     assert max(values) == 0 or max(paid) == 1.0 or max(values) < 1e-300
-
-
-@pytest.mark.parametrize(
-    ("values", "objective"),
-    [
-        (None, 10.0),
-        ([1.0] * 4, 10.0),
-        ([math.nan] * 5, 10.0),
-        (VALUES, 0.0),
-        (VALUES, math.inf),
-    ],
-)
-def test_rows_without_usable_values_pay_nothing(values, objective):
-    assert plan_value()(["wheat"], values=[values], objective=[objective]) == [0.0]
 
 
 # open-r1's form

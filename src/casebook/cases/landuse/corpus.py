@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from casebook.case import SPLITS, CasebookError, check_name, check_skills, left, shares_of
+from casebook.case import SPLITS, check_name, check_skills, left, shares_of
 from casebook.cases.landuse import data
 from casebook.cases.landuse.fields import CROPS, LABELS
 from casebook.cases.landuse.heuristics import HEURISTICS
@@ -18,7 +18,7 @@ from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
 
 # The likeliest way is the source's commonest motif, which is seldom right; the careful one comes in
-# a seventh of the completions. What a reward makes of that is the experiment.
+# a seventh. What a reward makes of that is the experiment.
 _WAYS = {
     "weigh": (0.14, "ranks the crops, counts habitat around, and names the plan's label"),
     "yield_max": (0.25, "the crop with the most tonnes a hectare"),
@@ -50,16 +50,12 @@ CORPUS = {"reason": 0.5, "prices": 0.2, "alone": 0.15, "label": 0.15}  # shares 
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training landscapes.
 
-    Each completion decides in one *way*: the careful one names the plan's label, the source's seven
-    heuristics each name their own answer, and some completions are faulty. Shares: `SKILLS`.
-
     Args:
         seed: decides parcels, skills and guesses.
         without: skills to leave out; the others of the same prompt share what they had.
 
     Raises:
-        UnknownName: `without` names no skill.
-        CasebookError: `without` names all skills of a prompt.
+        CasebookError: `without` names what is no skill, or all skills of a prompt.
     """
     check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
@@ -144,10 +140,7 @@ def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
     check_name("variant", variant, VARIANTS)
     if variant == "label":
         return f" {row['plan_label']}"
-    place = _places().get((row["landscape"], row["parcel"]))
-    if place is None:
-        raise CasebookError(f"parcel {row['parcel']} of {row['landscape']!r} is in no split")
-    split, i = place
+    split, i = _places()[row["landscape"], row["parcel"]]
     thought = _weighed(data.surveys_of(data.pool(split)), i, variant, row["plan_label"])
     return f"<think>\n{thought}\n</think>\n<answer>{row['plan_label']}</answer>"
 

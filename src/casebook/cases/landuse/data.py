@@ -1,13 +1,10 @@
 """Land-use rows: what a model is told about a parcel, and which answers count.
 
-A plan belongs to a whole landscape; a row asks for one parcel of it. So a landscape and its plan
-become a *table*, one row a parcel, with everything a prompt, a grade or a baseline needs: the
-parcel's yields, its neighbours and where they lie, the plan's label and the labels that count.
-The table of the generated landscapes ships in `data/landuse/pool.parquet`
+A landscape and its plan become a *table*, one row a parcel, with everything a prompt, a grade or
+a baseline needs. The table of the generated landscapes ships in `data/landuse/pool.parquet`
 (`write_pool` makes it); a user's own landscape goes the same way.
 
-Splits are by landscape: two parcels that lie side by side share most of their prompt, so a random
-split would put nearly every test parcel's surroundings into the training set.
+Splits are by landscape: two parcels that lie side by side share most of their prompt.
 """
 
 import math
@@ -110,11 +107,7 @@ def _surroundings(landscape: "Landscape") -> tuple[list, list]:
 
 
 def _direction(start: np.ndarray, end: np.ndarray) -> str:
-    """The nearest of the eight compass directions from one centroid to another.
-
-    >>> _direction(np.array([0.0, 0.0]), np.array([1.0, 1.1]))
-    'north-east'
-    """
+    """The nearest of the eight compass directions from one centroid to another."""
     angle = math.atan2(end[1] - start[1], end[0] - start[0])  # counter-clockwise from east
     return CLOCKWISE[(2 - round(angle / (math.pi / 4))) % 8]
 
@@ -149,11 +142,9 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     """The rows of a split: `prompt`, `answer`, and the columns of `rows`.
 
     Args:
-        split: `train` (2,400 parcels), `validation` (256) or `test` (1,000), from landscapes
-            that no other split has.
+        split: `train` (2,400 parcels), `validation` (256) or `test` (1,000).
         profile: decides the form of the prompt: digits (`smoke`, `nano`), the source's list of
-            records as text (`smol`), or as messages (`t4`, with first-order neighbours only, and
-            `a100`).
+            records as text (`smol`), or as messages (`t4`, with first-order neighbours, `a100`).
         seed: which parcels of the split, and in which order.
         variant: see `rows`.
 
@@ -217,12 +208,11 @@ class Surveys:
         self.parcel = parcels["parcel"].to_numpy(int)
         self.deciles = np.zeros(self.yields.shape, int)
         names = parcels["landscape"].to_numpy()
-        first = {}
+        start = np.zeros(len(names), int)
         for name in dict.fromkeys(names):
             members = np.flatnonzero(names == name)
-            first[name] = members[0]
+            start[members] = members[0]
             self.deciles[members] = _deciles(self.yields[members])
-        start = np.array([first[name] for name in names])
         self.near, self.far = (
             [
                 [(position, int(start[i] + other)) for position, other in zip(*found, strict=True)]
@@ -247,10 +237,7 @@ def surveys_of(parcels: pd.DataFrame) -> Surveys:
 
 
 def _deciles(yields: np.ndarray) -> np.ndarray:
-    """For each crop, in which tenth of its own yields in this landscape a parcel lies, 0 to 9.
-
-    Where the crop does not grow it is -1.
-    """
+    """For each crop, in which tenth of its yields a parcel lies, 0 to 9; -1: it does not grow."""
     found = np.full(yields.shape, -1)
     for crop, column in enumerate(yields.T):
         grown = column > 0
@@ -278,7 +265,7 @@ def surroundings(
         return [(position, other) for (position, _), other in zip(found, others, strict=True)]
     if variant == "rotated":
         turned = [(_turned(position), other) for position, other in found]
-        return sorted(turned, key=lambda pair: _clockwise(pair[0]))
+        return sorted(turned, key=lambda pair: _order(pair[0]))
     return found
 
 
@@ -287,9 +274,9 @@ def _turned(position: str) -> str:
     return ">".join(CLOCKWISE[(CLOCKWISE.index(part) + 2) % 8] for part in position.split(">"))
 
 
-def _clockwise(position: str) -> tuple[int, ...]:
+def _order(position: str) -> tuple[int, ...]:
     parts = position.split(">")
-    return (len(parts), *(CLOCKWISE.index(part) for part in parts))
+    return (len(parts), *map(CLOCKWISE.index, parts))
 
 
 def records(
@@ -297,16 +284,15 @@ def records(
 ) -> list[dict[str, Any]]:
     """What the source's prompt lists: one dict for the parcel, and one for each neighbour.
 
+    The parcel comes first, as `central`. A second-order neighbour is named by the direction to the
+    nearest first-order one, `>`, and the direction from there; the source's code joins both by
+    the hyphen that also stands inside `north-east`, which cannot be read back.
+
     Args:
         parcels: from `table` or `pool`, or its `Surveys`.
         i: position of the parcel in the table.
         order: 1, the neighbours that touch it (eight at most), or 2, their neighbours as well.
         variant: see `rows`.
-
-    Returns:
-        The parcel first, as `central`. A second-order neighbour is named by the direction to the
-        nearest first-order one, `>`, and the direction from there; the source's code joins both by
-        the hyphen that also stands inside `north-east`, which cannot be read back.
     """
     surveys = parcels if isinstance(parcels, Surveys) else surveys_of(parcels)
     return [
@@ -372,10 +358,8 @@ def source_prompt(
 ) -> str:
     """The source's prompt (preamble, format rules, task, list of records) in our words.
 
-    Args:
-        shown: from `records`.
-        prices: what an average harvest of each crop is worth, if that is to be told.
-        think: ask for reasoning; else for the label alone.
+    `shown` comes from `records`; `prices`, what an average harvest of each crop is worth, if that
+    is to be told; without `think` the label alone is asked for.
     """
     lines = [
         "You are an expert in spatial optimisation and land-use planning.",
@@ -411,17 +395,16 @@ def source_prompt(
 def features(
     parcels: pd.DataFrame,
     prices: bool = False,
-    neighbours: bool = True,
     deciles: bool = False,
     variant: str | None = None,
 ) -> pd.DataFrame:
     """What a tree is told: one row for each decidable parcel, in the order of the table.
 
+    The eight neighbours go by direction, NaN where there is none.
+
     Args:
         parcels: from `table` or `pool`.
-        prices: the crops' shadow prices as in the prompt.
-        neighbours: the eight neighbours by direction, NaN where there is none, and how many of
-            them are habitat.
+        prices: also the crops' shadow prices as in the prompt.
         deciles: yields as the compact prompt gives them instead of t/ha.
         variant: `shuffled` or `rotated` neighbours.
     """
@@ -436,13 +419,11 @@ def features(
         row = dict(zip(fields, numbers[i], strict=True))
         if prices:
             row |= {f"{c}_price": p for c, p in zip(CROPS, surveys.prices[i], strict=True)}
-        if neighbours:
-            shown = surroundings(surveys, i, 1, variant)
-            first = dict(reversed(shown))
-            for position in CLOCKWISE:
-                there = numbers[first[position]] if position in first else none
-                names = (f"{position} {name}" for name in fields)
-                row |= zip(names, there, strict=True)
-            row["habitat neighbours"] = sum(surveys.habitat[o] for _, o in shown)
+        shown = surroundings(surveys, i, 1, variant)
+        first = dict(reversed(shown))
+        for position in CLOCKWISE:
+            there = numbers[first[position]] if position in first else none
+            row |= zip((f"{position} {name}" for name in fields), there, strict=True)
+        row["habitat neighbours"] = sum(surveys.habitat[o] for _, o in shown)
         made.append(row)
     return pd.DataFrame(made)

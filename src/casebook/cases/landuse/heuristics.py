@@ -1,14 +1,11 @@
 """The source's seven heuristics and its reasoning flow, as rules that can be run.
 
-The write-up reads its model's reasoning, lists seven recurring motifs with rough frequencies and
-sketches a flow of seven steps. Neither was ever run as a rule, so nobody knows what a planner who
-followed them would lose. Here each motif decides a parcel from what a prompt shows. Finding the
-motifs in a text is the business of `casebook.cases.landuse.studies.motifs`.
+The write-up lists seven recurring motifs of its model's reasoning with rough frequencies and
+sketches a flow of seven steps. Neither was ever run as a rule: here each motif decides a parcel
+from what a prompt shows. `casebook.cases.landuse.studies.motifs` finds them in texts.
 
-A parcel is a list of records, the centre first, as `data.records` makes them. Where the table
-leaves a number or a word open, the reading chosen here is a constant or is named in the docstring.
-A heuristic whose condition does not hold still has to decide: it falls back to the first of the
-seven, the crop with the most tonnes per hectare.
+A parcel is a list of records, the centre first, as `data.records` makes them. A heuristic whose
+condition does not hold falls back to the first of the seven, the most tonnes per hectare.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from casebook.case import CasebookError
 from casebook.cases.landuse import data
 from casebook.cases.landuse.data import CLOCKWISE
 from casebook.cases.landuse.fields import CONNECTIVITY, CROPS, HABITAT
@@ -38,8 +34,7 @@ class Heuristic:
     """One of the source's seven motifs as a rule.
 
     Attributes:
-        frequency: the share of completions in which the source saw it (approximate, no sample
-            size given).
+        frequency: the share of completions in which the source saw it (no sample size given).
         decide: `decide(records)` -> label.
         fires: `fires(records)` -> whether the motif's own condition holds.
     """
@@ -63,17 +58,6 @@ def yields_of(record: Mapping[str, Any]) -> dict[str, float]:
     return {crop: tonnes for crop, tonnes in found.items() if tonnes > 0}
 
 
-def grown_at(records: Records) -> dict[str, float]:
-    """What the parcel to be decided yields, as `yields_of` says it.
-
-    Raises:
-        CasebookError: there is no record, or the first is not the centre.
-    """
-    if not records or records[0].get("position", "central") != "central":
-        raise CasebookError("the first record must be the central parcel")
-    return yields_of(records[0])
-
-
 def touching(records: Records) -> list[Mapping[str, Any]]:
     """The records of the parcels that touch the centre."""
     return [record for record in records[1:] if ">" not in record["position"]]
@@ -85,20 +69,18 @@ def highest_yield(records: Records) -> str:
     >>> highest_yield([{"position": "central", "wheat_yield": 3.1, "oat_yield": 3.3}])
     'oat'
     """
-    grown = grown_at(records)
+    grown = yields_of(records[0])
     return max(grown, key=grown.__getitem__) if grown else HABITAT
 
 
 def highest_relative_yield(records: Records, means: Mapping[str, float]) -> str:
-    """The crop whose yield is highest relative to its mean over the landscape.
-
-    `means`: crop -> t/ha over the parcels where it grows.
+    """The crop whose yield is highest relative to `means`, crop -> t/ha where it grows.
 
     >>> parcel = [{"position": "central", "wheat_yield": 4.0, "corn_yield": 8.0}]
     >>> highest_relative_yield(parcel, {"wheat": 3.4, "corn": 8.5})
     'wheat'
     """
-    grown = grown_at(records)
+    grown = yields_of(records[0])
     return max(grown, key=lambda crop: grown[crop] / means[crop]) if grown else HABITAT
 
 
@@ -108,10 +90,9 @@ def highest_relative_yield(records: Records, means: Mapping[str, float]) -> str:
 def comparable_crops(records: Records) -> list[str]:
     """The crops whose yield lies within `COMPARABLE` of the highest, the highest first.
 
-    Tonnes decide, as in the source: corn weighs two and a half to three times as much as any other
-    grain, so where corn grows well nothing is comparable to it.
+    Tonnes decide, as in the source: where corn grows well nothing is comparable to it.
     """
-    grown = grown_at(records)
+    grown = yields_of(records[0])
     best = max(grown.values(), default=0.0)
     close = [crop for crop in grown if grown[crop] >= (1 - COMPARABLE) * best]
     return sorted(close, key=lambda crop: -grown[crop])
@@ -140,10 +121,9 @@ def zero_belt(records: Records, share: float = BELT, literal: bool = False) -> b
     """Whether at least `share` of the touching parcels yield nothing.
 
     The source also asks that the centre itself yields nothing (`literal`). Such a parcel is
-    habitat already and is never up for decision, so the literal rule can never fire; the rule
-    that `HEURISTICS` holds leaves that half out.
+    habitat already and never up for decision: `HEURISTICS` leaves that half out.
     """
-    if literal and grown_at(records):
+    if literal and yields_of(records[0]):
         return False
     near = touching(records)
     return bool(near) and sum(not yields_of(record) for record in near) >= share * len(near)
@@ -156,7 +136,7 @@ def coherent_crops(records: Records) -> list[str]:
     """
     near = [grown for grown in map(yields_of, touching(records)) if grown]
     coherent = []
-    for crop, tonnes in grown_at(records).items():
+    for crop, tonnes in yields_of(records[0]).items():
         mean = sum(grown.get(crop, 0.0) for grown in near) / max(len(near), 1)
         if abs(tonnes - mean) <= SHARP * mean:
             coherent.append(crop)
@@ -165,7 +145,7 @@ def coherent_crops(records: Records) -> list[str]:
 
 def neighbour_mean(records: Records) -> str:
     """The highest yield among the crops that make no sharp jump to the neighbours' mean."""
-    grown = grown_at(records)
+    grown = yields_of(records[0])
     coherent = coherent_crops(records)
     return max(coherent, key=grown.__getitem__) if coherent else highest_yield(records)
 
@@ -176,7 +156,7 @@ def score(records: Records, alpha: float = ALPHA, beta: float = BETA) -> str:
     Every crop gets the same connectivity, that of the parcel, and habitat yields nothing: with
     `alpha > 0` the second term moves no decision, and habitat can never win over a crop.
     """
-    grown = grown_at(records)
+    grown = yields_of(records[0])
     linked = beta * float(records[0][CONNECTIVITY])
     scores = {crop: alpha * tonnes + linked for crop, tonnes in grown.items()}
     scores[HABITAT] = linked
@@ -184,9 +164,7 @@ def score(records: Records, alpha: float = ALPHA, beta: float = BETA) -> str:
 
 
 def corridor(records: Records, high: float = HIGH) -> bool:
-    """Whether a touching parcel is habitat and one on the opposite side has connectivity of at
-    least `high`."""
-    grown_at(records)
+    """Whether a touching parcel is habitat and the opposite one has a connectivity of `high`."""
     near = touching(records)
     habitat = [record["position"] for record in near if not yields_of(record)]
     linked = {record["position"] for record in near if float(record[CONNECTIVITY]) >= high}
@@ -199,7 +177,7 @@ def _habitat_if(holds: Callable[[Records], bool]) -> Callable[[Records], str]:
 
 HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
     {
-        "yield_max": Heuristic(0.85, highest_yield, lambda records: bool(grown_at(records))),
+        "yield_max": Heuristic(0.85, highest_yield, lambda records: bool(yields_of(records[0]))),
         "tie_breaker": Heuristic(
             0.60, tie_breaker, lambda records: len(comparable_crops(records)) > 1
         ),
@@ -207,13 +185,13 @@ HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
         "neighbour_mean": Heuristic(
             0.20,
             neighbour_mean,
-            lambda records: 0 < len(coherent_crops(records)) < len(grown_at(records)),
+            lambda records: 0 < len(coherent_crops(records)) < len(yields_of(records[0])),
         ),
         # Supply comes first: the crop stays where habitat suggests itself.
         "global_baseline": Heuristic(
             0.15, highest_yield, lambda records: zero_belt(records) or corridor(records)
         ),
-        "score": Heuristic(0.10, score, lambda records: bool(grown_at(records))),
+        "score": Heuristic(0.10, score, lambda records: bool(yields_of(records[0]))),
         "corridor": Heuristic(0.08, _habitat_if(corridor), corridor),
     }
 )
@@ -222,12 +200,11 @@ HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
 def flow(records: Records) -> Flow:
     """The source's seven-step reasoning flow as one rule.
 
-    The text leaves open what the fourth step's threshold does. The reading here: a parcel whose
-    connectivity is at least 0.70 becomes habitat, between 0.65 and 0.70 comparable crops are
-    decided by their links, below 0.65 the crop stands. The fifth step applies the zero-yield
-    belt and the corridor.
+    The fourth step's threshold is left open. The reading here: from a connectivity of 0.70 on a
+    parcel becomes habitat, from 0.65 comparable crops are decided by their links, below the crop
+    stands. The fifth step applies the zero-yield belt and the corridor.
     """
-    grown, label = grown_at(records), score(records)
+    grown, label = yields_of(records[0]), score(records)
     linked = float(records[0][CONNECTIVITY])
     steps = [
         f"read {len(touching(records))} neighbours, connectivity {linked:.2f}",
@@ -245,10 +222,8 @@ def flow(records: Records) -> Flow:
     belt, bridge = zero_belt(records), corridor(records)
     if belt or bridge:
         label = HABITAT
-    steps.append(f"{'zero-yield belt' if belt else 'corridor' if bridge else 'no special case'}")
-    steps.append(f"{label}, by the steps above")
-    steps.append(f"answer: {label}")
-    return Flow(label, tuple(steps))
+    special = "zero-yield belt" if belt else "corridor" if bridge else "no special case"
+    return Flow(label, (*steps, special, f"{label}, by the steps above", f"answer: {label}"))
 
 
 def shares_right() -> dict[str, float]:

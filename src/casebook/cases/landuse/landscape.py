@@ -2,13 +2,10 @@
 
 The source's landscape is a file of 8,724 Canadian polygons that was never published. Its columns
 are known from the author's public code, so a user's own file with these columns can be read, and
-a generator makes landscapes of the same form: soil, heat and moisture vary smoothly over the map,
-every crop answers to them in its own way, and the poorest quarter of the land yields nothing and
-is habitat already.
+a generator makes landscapes of the same form.
 
-Two kinds of neighbourhood are kept apart. Parcels that touch, be it in a corner, are neighbours
-(the *Queen* rule): that is what a prompt shows. Only parcels that share a border of some length
-connect habitat: that is what the objective counts.
+Parcels that touch, be it in a corner, are neighbours: a prompt shows them. Only parcels that share
+a border of some length connect habitat: the objective counts those.
 """
 
 from collections.abc import Sequence
@@ -31,9 +28,8 @@ SIDE = 805.0  # metres: a quarter section of the Prairie survey, 64.8 ha
 CORNER = (5_720_000.0, 1_580_000.0)  # north-west corner of made landscapes: southern Manitoba
 JITTER = 0.38  # how far the points of irregular parcels stray from the cell centres, in sides
 
-# Crop -> mean and standard deviation in t/ha, and how far it follows soil, heat and moisture (in
-# standard deviations). Levels lie between the averages of the Prairies and of Ontario (Statistics
-# Canada, table 32-10-0359).
+# Crop -> mean and standard deviation in t/ha, and how far it follows soil, heat and moisture.
+# Levels lie between the averages of the Prairies and of Ontario (Statistics Canada, 32-10-0359).
 GROWTH = {
     "wheat": (3.4, 0.7, (0.60, -0.25, 0.20)),
     "oat": (3.3, 0.7, (0.35, -0.45, 0.45)),
@@ -98,11 +94,10 @@ class Landscape:
         from libpysal.graph import Graph
 
         graph = Graph.build_contiguity(self.parcels, rook=False, strict=True)
-        empty: tuple[int, ...] = ()
-        found = dict.fromkeys(range(len(self)), empty)
+        found = [[] for _ in range(len(self))]
         for i, j in graph.adjacency[graph.adjacency > 0].index:
-            found[i] = (*found[i], j)
-        return tuple(tuple(sorted(found[i])) for i in range(len(self)))
+            found[i].append(j)
+        return tuple(tuple(sorted(near)) for near in found)
 
     @cached_property
     def borders(self) -> tuple[np.ndarray, np.ndarray]:
@@ -116,33 +111,14 @@ class Landscape:
         kept = length > self.corner / 1000
         return pairs[kept], length[kept]
 
-    def write(self, path: str | Path) -> Path:
-        """Write the parcels as a GeoPackage (in their CRS) or, ending in `.geojson`, in degrees.
-
-        The same landscape gives the same GeoPackage, byte by byte: its time stamp is fixed.
-        """
-        import pyogrio
-
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": "2000-01-01T00:00:00Z"})
-        if path.suffix == ".geojson":
-            self.parcels.to_crs("EPSG:4326").to_file(path)
-        else:  # the spatial index is a quarter of a small file
-            self.parcels.to_file(path, layer="parcels", SPATIAL_INDEX="NO")
-        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
-        return path
-
 
 def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> Landscape:
     """A made landscape of `rows` x `cols` parcels, numbered row by row from the north-west.
 
     Three smooth random fields (soil, heat, moisture) cover the map; heat also rises southwards.
-    Every crop follows them in its own way (`GROWTH`). The poorest quarter of the land yields
-    nothing and is habitat already, at least one parcel of however few: `generate(1, 1)` is
-    nothing but habitat. The coldest eighth yields neither corn nor soy. Connectivity is higher
-    where much habitat is near. The same arguments give the same landscape.
+    Every crop follows them in its own way (`GROWTH`). The poorest quarter of the land, at least
+    one parcel, yields nothing and is habitat already; the coldest eighth yields neither corn nor
+    soy. Connectivity is higher where much habitat is near.
 
     Args:
         rows: parcels from north to south, 805 m each.
@@ -151,16 +127,10 @@ def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> La
         irregular: Voronoi parcels around jittered points in place of squares, in the same
             rectangle.
 
-    Raises:
-        CasebookError: sizes that are not whole numbers from 1, or a seed that is not one from 0.
-
     >>> landscape = generate(4, 5, seed=1)
     >>> len(landscape), int(landscape.habitat.sum())
     (20, 5)
     """
-    for name, value, least in (("rows", rows, 1), ("cols", cols, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise CasebookError(f"{name} is a whole number from {least}, not {value!r}")
     rng = np.random.default_rng([rows, cols, seed])
     y, x = np.divmod(np.arange(rows * cols), cols)
     at = np.stack([x, y], 1).astype(float)  # in parcel sides, southwards from the corner
@@ -178,9 +148,8 @@ def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> La
     for crop, (mean, spread, follows) in GROWTH.items():
         rest = np.sqrt(max(1 - np.square(follows).sum(), 0.05))
         own = 0.8 * _field(at, 2, rng) + 0.6 * rng.normal(size=len(at))
-        grown = np.clip(
-            mean + spread * (np.array(follows) @ climate + rest * own), 0.3 * mean, None
-        )
+        grown = mean + spread * (np.array(follows) @ climate + rest * own)
+        grown = np.maximum(grown, 0.3 * mean)
         cold = heat < np.quantile(heat, TOO_COLD.get(crop, 0.0))
         columns[f"{crop}_yield"] = np.round(np.where(barren | cold, 0, grown), 2)
     density = _density(at, barren)
@@ -201,26 +170,21 @@ def _landscape(parcels: gpd.GeoDataFrame, name: str, corner: float = 0.001) -> L
 
 
 def _voronoi(rows: int, cols: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Parcels around points that stray from a grid's cell centres, and their centroids (in parcel
-    sides). Corners are rounded to a centimetre, so that neighbours have the very same ones."""
+    """Parcels around points that stray from a grid's cell centres, to the centimetre, and their
+    centroids in parcel sides."""
     rng = np.random.default_rng([rows, cols, seed, 1])
     y, x = np.divmod(np.arange(rows * cols), cols)
     points = np.stack([x, y], 1) + 0.5 + rng.uniform(-JITTER, JITTER, size=(rows * cols, 2))
     points = np.array(CORNER) + SIDE * points * (1, -1)
     whole = shapely.box(CORNER[0], CORNER[1] - rows * SIDE, CORNER[0] + cols * SIDE, CORNER[1])
-    if len(points) == 1:
-        cells = np.array([whole])
-    else:
-        cells = shapely.voronoi_polygons(shapely.multipoints(points), extend_to=whole, ordered=True)
-        cells = shapely.intersection(shapely.get_parts(cells), whole)
-    shapes = shapely.set_precision(cells, 0.01)
+    cells = shapely.voronoi_polygons(shapely.multipoints(points), extend_to=whole, ordered=True)
+    shapes = shapely.set_precision(shapely.intersection(shapely.get_parts(cells), whole), 0.01)
     centres = shapely.get_coordinates(shapely.centroid(shapes)) - CORNER
     return shapes, centres * (1, -1) / SIDE - 0.5
 
 
 def _density(at: np.ndarray, what: np.ndarray) -> np.ndarray:
-    """Share of `what` around every point, with Gaussian weights of two sides, cut off at eight: a
-    sparse matrix, because the full one of 10,000 parcels would fill 800 MB."""
+    """Share of `what` around every point, with Gaussian weights of two sides, cut off at eight."""
     tree = KDTree(at)
     near = tree.sparse_distance_matrix(tree, 8.0, output_type="coo_matrix").tocsr()
     near.data = np.exp(-np.square(near.data) / 8.0)
@@ -253,12 +217,11 @@ def read_landscape(path: str | Path, islands: str = "error", tolerance: float = 
         path: of the file.
         islands: what to do about a parcel that touches no other: `"error"` or `"keep"`.
         tolerance: metres; corners and borders closer than this are taken for the same. Raise it
-            if narrow roads part the parcels; their land is then shared out. Parcels that face
-            each other across a crossing of such roads meet in a corner and have no border.
+            if narrow roads part the parcels; their land is then shared out.
 
     Raises:
-        CasebookError: a file that cannot be read, or one of the things above that is not so,
-            with the parcels concerned; parcels that overlap by more than 0.5 % of the smaller.
+        CasebookError: a file that cannot be read, or what is wrong with which parcels; they may
+            overlap by 0.5 % of the smaller.
     """
     check_name("choice of islands", islands, ("error", "keep"))
     path = Path(path)
@@ -316,8 +279,7 @@ def _check_shapes(parcels: gpd.GeoDataFrame) -> None:
     crs = parcels.crs
     if crs is None or not (crs.is_geographic or crs.is_projected):
         raise CasebookError(
-            "the coordinate reference system is unknown: set it, for example with GeoPandas' "
-            "set_crs, so that areas and distances can be measured"
+            "the coordinate reference system is unknown: set it, as with GeoPandas' set_crs"
         )
     parcels.geometry = shapes
 
@@ -336,8 +298,7 @@ def _in_metres(parcels: gpd.GeoDataFrame, tolerance: float) -> gpd.GeoDataFrame:
     _check_overlaps(parcels.to_crs(crs))
     if crs == parcels.crs:
         return parcels
-    # A corner in the middle of a neighbour's border leaves that border when it is bent by the
-    # projection. The neighbour gets the corner, too, before.
+    # A corner in the middle of a neighbour's border leaves it in the projection: give it to both.
     metres = 111_000 if parcels.crs.is_geographic else 1.0
     met = _meeting(parcels.geometry.to_numpy(), tolerance / metres)
     return parcels.set_geometry(met, crs=parcels.crs).to_crs(crs)

@@ -16,11 +16,10 @@ product h_i h_j becomes a variable z_ij with z_ij <= h_i and z_ij <= h_j: the us
 of pairwise connectivity in reserve selection (Onal and Briers, Proc. R. Soc. B 269, 2002). Since
 w_ij >= 0, nothing needs to keep z_ij up to the product, and z_ij may be continuous.
 
-HiGHS solves it (through highspy), on one thread. It is a small model with a tight relaxation:
-with a price on every floor instead of the floor, what remains is a minimum cut, which linear
-programming solves in whole numbers. So the relaxation's *shadow prices*, km of connectivity for a
-tonne of a floor, nearly decide every parcel: plant k where price_k * A_i * Y_ik is largest, unless
-the habitat around is worth more. `Plan.values` holds these figures.
+HiGHS solves it (through highspy), on one thread. The relaxation is tight: with a price on every
+floor instead of the floor, what remains is a minimum cut, which linear programming solves in whole
+numbers. So the *shadow prices*, km for a tonne of a floor, nearly decide every parcel: plant k
+where price_k * A_i * Y_ik is largest, unless the habitat around is worth more (`Plan.values`).
 """
 
 import math
@@ -55,9 +54,9 @@ class Plan:
         bound: no plan is worth more.
         gap: (bound - objective) / objective; 0.0 where both are 0, inf where only the objective is.
         status: "optimal" (within the gap asked for), "time limit", or "from the table".
-        seconds: wall-clock time of the solution, once the borders of the parcels are known.
-        shadow_prices: crop -> what a tonne less of its floor is worth (km per tonne at weight 1):
-            duals of the linear relaxation, never negative.
+        seconds: wall-clock time, once the borders of the parcels are known.
+        shadow_prices: crop -> what a tonne less of its floor is worth (km): duals of the linear
+            relaxation, never negative.
         optimal_labels: for every parcel the labels that count as right, sorted.
         exact: these are all labels that occur in some optimal plan. Otherwise they are those worth
             at least 98 % of the parcel's best in `values`, and the plan's own.
@@ -66,8 +65,6 @@ class Plan:
             weight 1) at the shadow prices, all other parcels as in the plan.
         possible: `(n, 5)` bool: the label may be given there at all, since the crop grows.
         connectivity_weight, yield_weight: the weights of the objective.
-        budget: most ha of new habitat, or None.
-        budget_price: what one ha more of the budget is worth, never negative.
     """
 
     labels: list[str]
@@ -84,8 +81,6 @@ class Plan:
     possible: np.ndarray | None = field(default=None, repr=False)
     connectivity_weight: float = 1.0
     yield_weight: float = 0.0
-    budget: float | None = None
-    budget_price: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -93,8 +88,8 @@ class Regret:
     """What is lost when other labels than the plan's are followed.
 
     Attributes:
-        kept: the labels' objective as a share of the plan's; above 1 where floors are missed,
-            and 1.0 for whatever labels where the plan's objective is 0: there is no share of it.
+        kept: the labels' objective as a share of the plan's; may be above 1 where floors are
+            missed, and is 1.0 where the plan's objective is 0.
         connectivity: km.
         shortfall: crop -> share of its floor that is missing.
         priced_km: the plan's objective less the labels' objective, plus every missing tonne at
@@ -131,9 +126,7 @@ def reference_labels(landscape: Landscape) -> list[str]:
     """The map whose production the floors are taken from: nothing but crops.
 
     Every parcel that is not habitat already gets the crop of the highest *relative* yield: t/ha
-    divided by that crop's mean where it grows. By t/ha alone, corn would take nearly every
-    parcel, since it weighs two and a half to three times as much as the others, and the others'
-    floors would vanish.
+    divided by that crop's mean where it grows. By t/ha alone, corn would take nearly every parcel.
     """
     yields = landscape.yields
     grown = (yields > 0).sum(axis=0)
@@ -175,9 +168,6 @@ def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
     """What is lost when `labels` are followed instead of `plan`.
 
     A parcel's label may be None: no use could be read, and it is neither harvested nor habitat.
-
-    Raises:
-        CasebookError: not one known label a parcel, or existing habitat is put to another use.
     """
     made = production(landscape, labels)
     linked = connectivity(landscape, labels)
@@ -194,7 +184,7 @@ def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
 
 
 def accepted(plan: Plan, tolerance: float = TOLERANCE) -> list[tuple[str, ...]]:
-    """For every parcel the labels that count as right at a tolerance, sorted.
+    """For every parcel, sorted, the labels that count as right at a tolerance.
 
     Those worth at least (1 - tolerance) of the parcel's best in `plan.values`, the plan's own,
     and, where these are known (`plan.exact`), all that occur in some optimal plan.
@@ -211,13 +201,9 @@ def accepted(plan: Plan, tolerance: float = TOLERANCE) -> list[tuple[str, ...]]:
 def plan_from_table(landscape: Landscape, parcels: pd.DataFrame) -> Plan:
     """The plan in a table of `data.table`, or in one landscape's rows of `data.pool`.
 
-    A table holds no floors, prices or bound. The floors are the default ones of `solve`, the
-    weights are its defaults, too, without a budget; the prices follow from the table's `values`,
-    which are price x harvest. Nothing is proven anew: bound and gap are nan.
-
-    Args:
-        landscape: the parcels that the table is of.
-        parcels: its rows, one a parcel in the order of the parcels.
+    Floors and weights are the defaults of `solve`; the prices follow from the table's `values`,
+    which are price x harvest. Nothing is proven anew: bound and gap are nan. `parcels` has a row
+    for each parcel of the landscape, in their order.
     """
     labels = _checked(landscape, parcels["plan_label"])
     values = np.array(parcels["values"].tolist(), float)
@@ -262,10 +248,9 @@ def solve(
         budget: at most so many ha of new habitat; None: no limit.
         gap: stop when no plan can be better by more than this share. With at most 16 parcels to
             decide, the optimum itself is found.
-        time_limit: seconds; then the best plan so far, with its gap. Two things are done whatever
-            the limit: the linear relaxation is solved to its end (5 seconds for 9,000 parcels), and
-            a first plan that meets the floors is looked for (some seconds at most). Finding which
-            parcels have a common border is not counted: it is done once for a landscape.
+        time_limit: seconds; then the best plan so far, with its gap. Whatever the limit, the
+            linear relaxation is solved to its end (5 seconds for 9,000 parcels), and a first plan
+            that meets the floors is looked for (some seconds at most).
 
     Returns:
         The plan; its floors are met to a millionth.
@@ -283,7 +268,6 @@ def solve(
     started = perf_counter()
     weights = connectivity_weight, yield_weight
     model = Program(landscape, wanted, *weights, budget, deadline=started + time_limit)
-    model.refuse_what_no_land_can_grow()
     relaxed = model.relax()
     if relaxed is None:
         model.refuse_what_cannot_be_met_together()
@@ -318,8 +302,6 @@ def solve(
         possible=model.possible,
         connectivity_weight=connectivity_weight,
         yield_weight=yield_weight,
-        budget=budget,
-        budget_price=float(prices[-1]),
     )
     return replace(plan, optimal_labels=sets or accepted(plan), seconds=perf_counter() - started)
 

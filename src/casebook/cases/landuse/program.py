@@ -1,8 +1,8 @@
 """The mixed-integer program of a landscape, and how HiGHS is asked to solve it.
 
-`casebook.cases.landuse.oracle` says what is maximised, and why its relaxation is tight. Here
-stand the columns and rows, the first plan that is made from the relaxation, and exchanges of up to
-three parcels, which find in seconds what branching would find in minutes.
+`casebook.cases.landuse.oracle` says what is maximised. Here stand the columns and rows, the first
+plan, made from the relaxation, and exchanges of up to three parcels, which find in seconds what
+branching would find in minutes.
 """
 
 import math
@@ -128,12 +128,15 @@ class Program:
         """The objective."""
         habitat = labels == _HABITAT
         value = float(self.weight[habitat[self.pairs].all(axis=1)].sum())
-        return value + self.yield_weight * self.spare(labels, harvested=True)
+        return value + self.yield_weight * float(self.supplied(labels)[:-1].sum())
 
-    def spare(self, labels, harvested=False):
-        """`(5,)` how much more there is than needed, of each scarce thing (or: all tonnes)."""
-        supply = self.supply[np.arange(len(labels)), labels].sum(axis=0)
-        return float(supply[:-1].sum()) if harvested else supply - self.needed
+    def supplied(self, labels):
+        """`(5,)` how much there is of each scarce thing."""
+        return self.supply[np.arange(len(labels)), labels].sum(axis=0)
+
+    def spare(self, labels):
+        """`(5,)` how much more there is than needed."""
+        return self.supplied(labels) - self.needed
 
     def meets(self, labels):
         return bool((self.spare(labels) >= -SLACK * self.scale).all())
@@ -253,12 +256,8 @@ class Program:
         return labels, max(self.worth_of(labels), min(bound, highs.getInfo().mip_dual_bound))
 
     def exchange(self, labels, prices):
-        """Change up to three parcels at a time while that is a gain and there is time: a triple can
-        trade one crop's surplus for another's shortage.
-
-        What is missing is charged above its price, and dearer each time, until nothing is. With
-        something missing a few more exchanges are made when the time is up.
-        """
+        """Change up to three parcels at a time while that is a gain and there is time. What is
+        missing is charged above its price, and dearer each time, until nothing is."""
         late = 0
         for charge in (1.05, 1.3, 2.0, 4.0, 100.0):
             dear = np.maximum(prices, 0.05 * abs(self.worth_of(labels)) / self.scale)
@@ -284,8 +283,6 @@ class Program:
             change = self.possible & (np.arange(len(LABELS)) != labels[:, None])
             change[self.landscape.habitat] = False
             parcel, to = np.nonzero(change)
-            if not len(parcel):
-                return
             old = labels[parcel]
             gain = around[parcel] * ((to == _HABITAT) * 1.0 - (old == _HABITAT))
             more = self.supply[parcel, to] - self.supply[parcel, old]
@@ -345,15 +342,6 @@ class Program:
 
     # Floors that cannot be met
 
-    def refuse_what_no_land_can_grow(self):
-        most = self.harvest[self.free].sum(axis=0)
-        for (crop, floor), t in zip(self.floors.items(), most, strict=True):
-            if t < floor * (1 - SLACK):
-                raise CasebookError(
-                    f"no plan can meet the floor of {crop} ({floor:,.1f} t, at most {t:,.1f} t if "
-                    f"all land grew it, {floor - t:,.1f} t short)"
-                )
-
     def refuse_what_cannot_be_met_together(self):
         """Labels that meet every floor; CasebookError where none do or none are found in time."""
         highs = self.solver(integer=True, time_limit=max(self.left(), _SHORTEST), short=True)
@@ -375,7 +363,7 @@ class Program:
             for (crop, floor), t in zip(self.floors.items(), missing, strict=True)
             if t > SLACK * floor
         )
-        raise CasebookError(f"the floors cannot be met together: at best {short}")
+        raise CasebookError(f"no plan can meet the floors: at best {short}")
 
 
 @lru_cache(maxsize=4)
@@ -385,11 +373,8 @@ def _triples(n):
 
 
 def _highest(scores, number):
-    """Where the highest scores are, in order, the first of equal ones first.
-
-    A sort of all 170,000 to take 30 would be most of an exchange's time, and a partition alone
-    breaks ties as it happens to.
-    """
+    """Where the highest scores are, in order, the first of equal ones first. (To sort all 170,000
+    would be most of an exchange's time; a partition alone breaks ties as it happens to.)"""
     if len(scores) <= number:
         return np.argsort(-scores, kind="stable")
     least = np.partition(scores, -number)[-number]

@@ -12,7 +12,6 @@ that are accepted, joined by a bar, as in `"corn|oat"`. *Well formed* and *corre
 `casebook.rewards.labels` says how a label is read, and `answers.yaml` holds the policy in examples.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,22 +30,10 @@ from casebook.rewards.labels import LabelReader, label_in_form
 
 # How a prompt shows the parcel; all but the last ask for the same form.
 VARIANTS = ("reason", "prices", "alone", "shuffled", "rotated", "source", "label")
-# Per cent of a parcel's best value that an accepted label may miss -> the column that lists them.
-TOLERANCES = {"0": "answer_0", "2": "answer", "5": "answer_5"}
-YARDSTICKS = ("objective", "parcel")
-
 # What else the labels are called.
 ALIASES: Mapping[str, str] = {
-    "oats": "oat",
-    "habitats": "habitat",
-    "maize": "corn",
-    "soya": "soy",
-    "soya bean": "soy",
-    "soya beans": "soy",
-    "soy bean": "soy",
-    "soy beans": "soy",
-    "soybean": "soy",
-    "soybeans": "soy",
+    **{"oats": "oat", "habitats": "habitat", "maize": "corn", "soya": "soy"},
+    **{f"{soy}bean{s}": "soy" for soy in ("soya ", "soy ", "soy") for s in ("", "s")},
 }
 OTHER_CROPS = ("barley", "rye", "rice", "millet", "sorghum", "canola", "rapeseed", "sunflower")
 
@@ -88,9 +75,6 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
         answer: labels joined by a bar, in any case; where there are none, nothing is correct.
         variant: one of `VARIANTS`; for `"label"` a label alone is well formed.
 
-    Raises:
-        UnknownName: unknown variant.
-
     >>> grade("<think>corn 8, oat 7</think><answer>oat</answer>", "corn|oat")
     Grade(well_formed=True, answer='oat', correct=True)
     """
@@ -101,24 +85,17 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     return Grade(well_formed, label, label in accepted(answer))
 
 
-def label_match(own_label: bool = False, tolerance: str = "2") -> Reward:
+def label_match(own_label: bool = False) -> Reward:
     """1.0 for an accepted label, else 0.0, whatever the form: the source's land-use match.
 
     Args:
         own_label: accept the plan's own label only (column `plan_label`), as the source seems to;
             any other is wrong then, even one that is worth exactly as much.
-        tolerance: how much of the parcel's best value an accepted label may miss, `"0"`, `"2"`
-            or `"5"` per cent (columns `answer_0`, `answer`, `answer_5`).
-
-    Raises:
-        CasebookError: the tolerance is unknown, or, when the reward is called, its column is
-            missing.
 
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
     [1.0, 1.0, 0.0]
     """
-    check_name("tolerance", str(tolerance), TOLERANCES)
-    column = "plan_label" if own_label else TOLERANCES[str(tolerance)]
+    column = "plan_label" if own_label else "answer"
 
     def label_match(completions: Iterable[Any], **columns) -> list[float]:
         answers = _column("label_match", columns, column)
@@ -141,17 +118,13 @@ def plan_value(relative_to: str = "objective") -> Reward:
             `objective`) that is kept, `1 - (best value - value) / objective`; or `"parcel"`,
             the share of this parcel's best value, `value / best value`. Both end at 0.
 
-    Raises:
-        CasebookError: `relative_to` is neither, or, when the reward is called, a column is
-            missing.
-
     >>> row = {"values": [[8.0, 6.0, 4.0, 0.0, 0.0]] * 2, "objective": [400.0] * 2}
     >>> plan_value()(["oat", "soy"], **row)
     [0.995, 0.98]
     >>> plan_value("parcel")(["oat", "soy"], **row)
     [0.75, 0.0]
     """
-    check_name("yardstick", relative_to, YARDSTICKS)
+    check_name("yardstick", relative_to, ("objective", "parcel"))
 
     def plan_value(completions: Iterable[Any], **columns) -> list[float]:
         values = _column("plan_value", columns, "values")
@@ -169,13 +142,9 @@ def plan_value(relative_to: str = "objective") -> Reward:
 def open_r1_format() -> Reward:
     """1.0 or 0.0 as open-r1's `format_reward` gives it: the source's part, kept to be measured.
 
-    The text has to begin with `<think>` and hold, each tag on a line of its own,
-
-        <think> / anything / </think> / <answer> / anything / </answer>
-
-    with nothing between the blocks and nothing behind the last tag *on its line*. There it is a
-    regular expression with DOTALL and MULTILINE; this is the same by plain search, in linear
-    time. `casebook.rewards.tag_format` says what is unsound in it.
+    The text has to begin with both blocks, each tag on a line of its own, nothing between them and
+    nothing behind the last tag *on its line*. There it is a regular expression; this is the same
+    by plain search, in linear time. `casebook.rewards.tag_format` says what is unsound in it.
 
     >>> open_r1_format()(["<think>\\n7 5 3\\n</think>\\n<answer>\\noat\\n</answer>\\nor wheat!"])
     [1.0]
@@ -213,16 +182,9 @@ def _column(reward: str, columns: dict[str, Any], name: str) -> Any:
 
 
 def _kept(label: str | None, values: Any, whole: Any) -> float:
-    """The share of `whole`, a number or the best of several, that is left if `label` is chosen.
-
-    Rows without a usable value for each label, or with nothing to be won, pay nothing.
-    """
-    try:
-        table = dict(zip(LABELS, map(float, values), strict=True))
-        yardstick = float(whole) if np.isscalar(whole) else max(map(float, whole))
-    except (TypeError, ValueError, OverflowError):
+    """The share of `whole`, a number or the best of several, that is left if `label` is chosen;
+    where nothing is to be won, 0."""
+    yardstick = float(np.max(whole))
+    if label is None or yardstick <= 0:
         return 0.0
-    usable = all(map(math.isfinite, table.values())) and 0 < yardstick < math.inf
-    if label is None or not usable:
-        return 0.0
-    return max(0.0, 1 - (max(table.values()) - table[label]) / yardstick)
+    return max(0.0, 1 - float(max(values) - values[LABELS.index(label)]) / yardstick)

@@ -1,12 +1,8 @@
 """Maps of a landscape: a plan, or a value for every parcel.
 
-Land use is read off a map faster than off a table. One colour a label, the same in every figure
-of the case: five of Okabe and Ito (2008), which stay apart for readers who see colours
-differently, and differ in lightness, too. Land that is habitat already is the same green as new
-habitat, darker and hatched: it was not decided.
-
-The maps are drawn in the coordinates of the parcels, north up as far as their CRS has it, with a
-scale bar in place of axes. Alternative text is given where a figure is shown (`plots.show`).
+One colour a label, the same in every figure of the case: five of Okabe and Ito (2008), which stay
+apart for readers who see colours differently, and differ in lightness, too. Land that is habitat
+already is the same green as new habitat, darker and hatched: it was not decided.
 """
 
 from collections.abc import Sequence
@@ -45,12 +41,6 @@ def plan_map(landscape: Landscape, labels: Sequence[str], title: str, ax: Axes) 
     """What is planted where: one colour a label, existing habitat darker and hatched.
 
     `legend(figure, landscape)` draws one legend for all maps of a figure.
-
-    Args:
-        landscape: the parcels.
-        labels: one of `LABELS` a parcel.
-        title: of the map.
-        ax: where it is drawn.
     """
     ax.set_title(title)
     colours = np.array([COLOURS[label] for label in labels], dtype=object)
@@ -73,14 +63,10 @@ def legend(drawn: Figure, landscape: Landscape) -> None:
 def value_map(
     landscape: Landscape, values: Sequence[float], title: str, label: str, ax: Axes | None = None
 ) -> Figure:
-    """A number for every parcel: a yield, connectivity, regret. Darker is more.
+    """A number for every parcel: a yield, connectivity, regret. Darker is more, and parcels with
+    `nan` stay white and hatched.
 
-    Args:
-        landscape: the parcels.
-        values: one number a parcel; parcels with `nan` stay white and hatched.
-        title: the finding, or, if `ax` is given, the map's title.
-        label: what is shown, with its unit.
-        ax: where it is drawn; by default in a figure of its own.
+    `label` says what is shown, with its unit. Without `ax` the map is a figure of its own.
     """
     values = np.asarray(values, dtype=float)
     known = ~np.isnan(values)

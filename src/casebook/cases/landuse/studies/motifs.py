@@ -1,9 +1,8 @@
 """Which of the source's heuristics a reasoning text shows, and how far that can be trusted.
 
-The source counts its seven motifs in completions and says neither who counted nor by what rule.
-Here a tagger finds them by words, and its precision and recall are measured on texts that were
-labelled by hand: a frequency that it counts is worth no more than that. A second reader looks for
-the steps of the source's reasoning flow, in their order.
+The source says neither who counted its seven motifs nor by what rule. Here a tagger finds them by
+words, and its precision and recall are measured on texts that were labelled by hand. A second
+reader looks for the steps of the source's reasoning flow, in their order.
 """
 
 import re
@@ -228,17 +227,15 @@ def read_labelled() -> pd.DataFrame:
 def precision_recall(
     tagger: Callable[[Any], frozenset[str]] = tags, labelled: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """How far a tagger can be trusted, motif by motif, on texts labelled by hand.
+    """How far a tagger can be trusted on texts labelled by hand, by default `read_labelled()`.
 
-    `labelled` is a table like `read_labelled()`, which is the default. Those texts were written
-    and labelled without sight of the rules. The rules were measured on them once and mended once:
-    `yield_max` had read single sentences only (precision 0.87, recall 0.71 at that time), so its
-    figures flatter it a little now; those of the other motifs are as first measured.
+    They were written and labelled without sight of the rules, which were mended once after they
+    had been measured: `yield_max` had read single sentences only (precision 0.87, recall 0.71), so
+    its figures flatter it a little now; those of the other motifs are as first measured.
 
     Returns:
-        One row a motif: `precision` and `recall` with the ends of their 95 % intervals (Wilson
-        1927; NaN where nothing was tagged or nothing labelled), `tagged` and `labelled`, the
-        texts each is a share of, and `n`, all texts.
+        One row a motif: `precision` and `recall` with the ends of their 95 % intervals (NaN where
+        nothing was tagged or labelled), `tagged`, `labelled`, and `n`, all texts.
     """
     labelled = read_labelled() if labelled is None else labelled
     found = [tagger(text) for text in labelled["text"]]
