@@ -298,3 +298,13 @@ def test_nothing_is_merged_that_would_write_differently(changes):
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     with generation.merged(model):
         assert all(torch.equal(model.state_dict()[name], before[name]) for name in before)
+
+
+def test_the_batch_follows_the_memory_that_is_free(nano, monkeypatch):
+    model, _ = nano
+    free = {"cpu": 10**7}
+    monkeypatch.setattr(generation, "get_max_memory", lambda: free)
+    short, long = (generation.batch_that_fits(model, n) for n in (32, 320))
+    assert 1 <= long < short < generation.LARGEST_BATCH
+    free["cpu"] = 1
+    assert generation.batch_that_fits(model, 32) == 1
