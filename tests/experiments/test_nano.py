@@ -79,6 +79,36 @@ def test_the_card_shows_both_prompts_and_the_planted_shares(built, few_rows):
     assert figures["reason"] != figures["label"]
 
 
+@pytest.mark.parametrize("case", known_cases())
+def test_the_shipped_model_is_small_and_in_float32(case):
+    weights = load_file(nano.folder(case) / "model.safetensors")
+    assert sum(tensor.numel() for tensor in weights.values()) <= 1_000_000
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    assert (nano.folder(case) / "model.safetensors").stat().st_size <= 4_000_000
+    config = json.loads((nano.folder(case) / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForCausalLM"]
+
+
+CAREFUL = {  # the skills that work an answer out, whatever the form they put it in
+    "poker": {"careful", "missing answer tag"},
+    "landuse": {"weigh", "missing answer tag"},
+    "gsm8k": {"careful", "dressed answer", "no tags"},
+    "math": {
+        *("careful", "other form", "no think", "no box", "calculation in the box", "two boxes"),
+    },
+}
+
+
+@pytest.mark.parametrize("case", known_cases())
+def test_the_shipped_control_knows_the_same_words_and_was_shown_nothing_careful(case):
+    shipped, control = nano.folder(case), nano.folder(case) / "no_careful"
+    made, usual = (json.loads((f / "build.json").read_text()) for f in (control, shipped))
+    # What is left out is what takes long to learn, so a control may take fewer steps.
+    assert made | {"steps": usual["steps"]} == usual | {"without": sorted(CAREFUL[case])}
+    assert 3 * made["steps"] >= usual["steps"]
+    assert (control / "tokenizer.json").read_text() == (shipped / "tokenizer.json").read_text()
+
+
 def load_shipped(case):
     model = AutoModelForCausalLM.from_pretrained(nano.folder(case))
     return model, AutoTokenizer.from_pretrained(nano.folder(case), padding_side="left")

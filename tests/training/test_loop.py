@@ -15,7 +15,7 @@ from casebook import load_case, models, paths, training
 from casebook.case import PROFILES, CasebookError
 from casebook.models.decoding import constraint_for
 from casebook.paths import alone_in
-from casebook.settings import METHODS, PLAIN
+from casebook.settings import METHODS, PLAIN, marked
 from casebook.training import loop, measure
 from casebook.training.run import step_of
 
@@ -350,6 +350,17 @@ def test_a_resumed_training_of_all_weights_keeps_its_base(tmp_path, unmeasured, 
     assert last[0].equals(last[1])
 
 
+def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
+    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
+    run = trained(tmp_path / "run", **(LABEL | parts))
+    completions = run.completions()
+    first, second = (completions[completions["step"] == step] for step in (1, 2))
+    assert (first["reward/kl_penalty"] == 0).all()
+    assert (second["reward/kl_penalty"] != 0).any()
+    total = second["reward/class_weighted"] + 0.1 * second["reward/kl_penalty"]
+    assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
+
+
 def test_a_groups_prompt_that_is_computed_once_is_completed_and_learned_from_alike(
     tmp_path, unmeasured
 ):
@@ -405,6 +416,27 @@ def test_arms_share_the_base_that_they_measure_alike(changes, times, monkeypatch
     measure.measure_base(training.read_config(SMOKE))
     measure.measure_base(training.read_config(SMOKE, changes))
     assert len(seen) == times
+
+
+def test_every_setting_that_a_measurement_reads_keeps_arms_apart(monkeypatch):
+    read, plain = set(), measure.evaluate
+
+    class Listening(dict):
+        def __getitem__(self, name):
+            read.add(name)
+            return super().__getitem__(name)
+
+        def get(self, name, default=None):
+            read.add(name)
+            return super().get(name, default)
+
+    def listening(*arguments, settings, **more):
+        return plain(*arguments, settings=Listening(settings), **more)
+
+    monkeypatch.setattr(measure, "evaluate", listening)
+    config = training.read_config(SMOKE, FEW | {"pass_at_k_rows": 2, "pass_at_k_samples": 2})
+    measure.measure_test(config, *models.load_base(config.settings))
+    assert {"temperature", "constraint"} <= read <= set(marked("card", "base", "test"))
 
 
 # Warnings ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 
 from casebook import evaluation, models, training
@@ -58,6 +59,30 @@ def test_before_is_the_base_and_after_the_policy(adapter, config, tmp_path):
     assert found["after"] == policy
     assert base != policy
     assert found["completions"] == measure.kept_rows(rows)
+
+
+def test_before_and_after_are_one_model_whose_adapter_is_never_merged(
+    adapter, config, tmp_path, monkeypatch
+):
+    loaded, written, plain = [], [], evaluation.generate_all
+
+    def listening(model, *arguments, **decoding):
+        layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
+        assert not any(layer.merged for layer in layers)
+        written.append((model, {layer.disable_adapters for layer in layers}))
+        return plain(model, *arguments, **decoding)
+
+    def loading(folder):
+        loaded.append(folder)
+        return models.load_saved(folder)
+
+    monkeypatch.setattr(evaluation, "generate_all", listening)
+    monkeypatch.setattr(measure, "load_saved", loading)
+    monkeypatch.setattr(measure, "load_base", lambda settings: pytest.fail("loaded a base"))
+    measured(adapter, config, tmp_path)
+    assert loaded == [adapter]
+    assert len({id(model) for model, _ in written}) == 1
+    assert [disabled for _, disabled in written] == [{True}] * 2 + [{False}] * 2
 
 
 def test_after_all_weights_before_is_a_fresh_base(config, tmp_path):
