@@ -1,21 +1,13 @@
 """The GSM8K configurations: what they claim of the source, and arms that change one thing."""
 
 import pytest
-import yaml
 
-from casebook import paths, training
+from casebook import training
 from casebook.records import studies
 from casebook.settings import read_arms
 
-FOLDER = paths.CONFIGS / "gsm8k"
-PROFILES = ("smoke", "nano", "smol", "t4", "gpu24", "a100", "t4_source", "a100_source")
 ANYWHERE = {"bf16": False, "fp16": False, "use_cpu": True}  # is there a GPU is asked otherwise
-TRAINING_PROBLEMS = 7473
 TEXT = "<reasoning>\n16*100=1600\n</reasoning>\n<answer>\n1600\n</answer>\n"
-
-
-def settings(name):
-    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
 
 
 @pytest.mark.parametrize("profile", ["t4_source", "a100", "a100_source"])
@@ -30,14 +22,6 @@ def test_the_sources_settings_stand_under_todays_names(profile):
     assert asked.lora_r == asked.lora_alpha == 32
     assert asked.load_in_4bit
     assert "3.1-8B-Instruct" in asked.model_name_or_path
-
-
-@pytest.mark.parametrize("profile", ["t4_source", "a100", "a100_source"])
-def test_350_steps_are_less_than_a_tenth_of_an_epoch(profile):
-    asked = settings(profile)
-    completions = asked["per_device_train_batch_size"] * asked["gradient_accumulation_steps"]
-    prompts = asked["max_steps"] * completions / asked["num_generations"]
-    assert prompts / TRAINING_PROBLEMS == pytest.approx(0.0937, abs=1e-4)
 
 
 @pytest.mark.parametrize("profile", ["t4_source", "a100", "a100_source"])

@@ -60,13 +60,6 @@ def test_a_seed_gives_the_same_rows_again_and_another_gives_others():
     assert CASE.load("test", seed=5)["question"][:] != CASE.load("test", seed=6)["question"][:]
 
 
-def test_the_answer_prompt_ends_where_the_number_is_due():
-    assert all(
-        row["prompt"] == f"{row['question']}\nAnswer:"
-        for row in CASE.load("test", variant="answer")
-    )
-
-
 @pytest.mark.parametrize("number", [5, 8])
 def test_solved_examples_stand_before_the_question(number):
     row = CASE.load("test", variant=f"shots{number}")[0]

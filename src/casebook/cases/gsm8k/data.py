@@ -71,21 +71,15 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     """The rows of a split: `prompt` and `COLUMNS`.
 
     Args:
-        split: `train`, `validation` or `test`. Generated: 2,400, 256 and 1,000 problems, no two
-            the same, and no story with the same numbers in two splits. Real: 7,217, 256 held back
-            from the training file by a hash of the question, and 1,319.
-        profile: `smoke` and `nano` ask generated problems in a few words; `smol` real ones as
-            text, `t4` and `a100` as lists of messages.
+        split: `train`, `validation` or `test`. Generated: 2,400, 256 and 1,000 problems, no story
+            with the same numbers in two splits. Real: 7,217, 256 held back from the training file
+            by a hash of the question, and 1,319.
+        profile, variant: see `prompt_maker`.
         seed: which generated problems, and the order of either.
-        variant: see `prompt_maker`.
 
-    Returns:
-        Beside the prompt: `answer` (digits, without commas), `gold` (what stands after `####`),
-        `question`, `solution` (the worked answer, with calculator notes), `steps` (how many notes)
-        and `source` (`generated`, `folder` or `hub`).
-
-    Raises:
-        CasebookError: unknown split, profile or variant, or the real problems cannot be had.
+    Beside the prompt stand `answer` (digits, without commas), `gold` (what stands after `####`),
+    `question`, `solution` (the worked answer, with calculator notes), `steps` (how many notes) and
+    `source` (`generated`, `folder` or `hub`).
     """
     from datasets import Dataset
 
@@ -105,10 +99,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
 
 @lru_cache(maxsize=16)
 def generated(split: str, seed: int = 0) -> tuple[Problem, ...]:
-    """The generated problems of a split: `ROWS[split]`, no two with the same text.
-
-    The same story with the same numbers may come again under other names.
-    """
+    """The generated problems of a split: `ROWS[split]`, no two with the same text."""
     rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
     found: dict[str, Problem] = {}
     while len(found) < ROWS[split]:
@@ -118,11 +109,7 @@ def generated(split: str, seed: int = 0) -> tuple[Problem, ...]:
 
 
 def real_rows(split: str) -> tuple[dict[str, Any], ...]:
-    """The real problems of a split as rows without a prompt, in the order of their file.
-
-    Raises:
-        CasebookError: the problems cannot be had, or are not those that were expected.
-    """
+    """The real problems of a split as rows without a prompt, in the order of their file."""
     from casebook.cases import problem_sets
 
     return _real_rows(split, problem_sets.data_dir())
@@ -183,13 +170,7 @@ def worked(row: Mapping[str, Any]) -> str:
 
 
 def _thought(calculated: Iterable[str]) -> str:
-    """Notes as the embedded model writes them, one a line.
-
-    With blanks between them numbers are the same tokens as in the question.
-
-    >>> _thought(["4*3=12"])
-    'so 4 * 3 = 12'
-    """
+    # With blanks between them numbers are the same tokens as in the question: so 4 * 3 = 12.
     return "\n".join(re.sub(r"([-+*/=])", r" \1 ", f"so {note}") for note in calculated)
 
 
@@ -211,9 +192,6 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
             `shots5` and `shots8`, the source's after as many solved training problems. Those that
             begin with `chat` are lists of messages for `smol` as well: `chat`, `chat-unsloth`,
             either with solved examples, as in `chat-shots2`, and `chat-plain`, the question alone.
-
-    Raises:
-        UnknownName: unknown profile or variant.
     """
     check_name("profile", profile, PROFILES)
     variant = variant or "reason"
@@ -272,10 +250,6 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
     Args:
         seed: decides problems, skills and guesses.
         without: skills to leave out; the others of the same prompt share what they had.
-
-    Raises:
-        UnknownName: `without` names no skill.
-        CasebookError: `without` names all skills of a prompt.
     """
     check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
@@ -333,14 +307,14 @@ def _completion(skill: str, problem: Problem, rng: np.random.Generator) -> str:
         steps = _careless(problem)
         return _formed(_thought(map(str, steps)), str(steps[-1].result))
     if skill == "in the head":
-        return _formed("in my head", str(_guess(problem, rng)))
+        return _formed("in my head", _guess(problem, rng))
     if skill == "first number":
         first = next(number for number in re.findall(r"\d+", problem.question))
         return _formed(f"first comes {first}", first)
     if skill == "rambling":
         return "<reasoning>\n" + _thought([str(problem.steps[0])] * 8)
     if skill == "bare number":
-        return str(_guess(problem, rng))
+        return _guess(problem, rng)
     return f" {_guess(problem, rng) if skill == 'guess' else problem.answer}"
 
 
@@ -353,10 +327,10 @@ def _careless(problem: Problem) -> tuple[templates.Step, ...]:
     return (next(other for other in others if other.result != result),)
 
 
-def _guess(problem: Problem, rng: np.random.Generator) -> int:
+def _guess(problem: Problem, rng: np.random.Generator) -> str:
     """The result of one operation on the first two numbers of the problem's calculation."""
     first = problem.steps[0]
-    return int(rng.choice([step.result for step in _one_step(first.left, first.right)]))
+    return str(rng.choice([step.result for step in _one_step(first.left, first.right)]))
 
 
 def _one_step(left: int, right: int) -> list[templates.Step]:
@@ -371,19 +345,15 @@ def _one_step(left: int, right: int) -> list[templates.Step]:
 
 
 def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
-    """The completion the oracle would write: what a supervised control is taught.
-
-    `row` needs `solution`, `answer` and `source`.
-    """
-    check_name("variant", variant or "reason", VARIANTS)
+    """The completion the oracle would write: what a supervised control is taught."""
     return f" {row['answer']}" if variant == "answer" else worked(row)
 
 
 def style(completion: Any, row: Mapping[str, Any]) -> str:
     """Which planted skill or fault of the reasoning prompt it shows, or `"other"`.
 
-    `row` needs `solution`, `answer` and `source`. Careful means that every step is calculated as
-    in the solution; a well-formed completion with other steps is careless, right or wrong.
+    Careful means that every step is calculated as in the solution; a well-formed completion with
+    other steps is careless, right or wrong.
     """
     text = completion_text(completion).strip()
     steps = _thought(notes(row["solution"]))

@@ -3,8 +3,7 @@
 The source pays for the answer twice (hard and soft), once more if it is a whole number, and for
 the form three times: at most 4.0, of which correctness is 1 or 2. Each of the six stands here
 `as_published`, by its rules as they were executed and not as they were described, so that what is
-wrong with them can be measured; and `fixed`. An unknown form raises `UnknownName`, a missing
-column `CasebookError` when the reward is called. The values are the source's, so the weights of a
+wrong with them can be measured; and `fixed`. The values are the source's, so the weights of a
 configuration are 1.
 
 *Well formed* and *correct* are apart:
@@ -67,9 +66,6 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
         answer: a number of any type or its text; where it is neither, nothing is correct.
         variant: one of `VARIANTS`; for `"answer"` a number alone is well formed.
 
-    Raises:
-        UnknownName: unknown variant.
-
     >>> grade("<reasoning>3*14</reasoning><answer>42</answer>", "42")
     Grade(well_formed=True, answer='42', correct=True)
     """
@@ -80,11 +76,8 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     well_formed = number is not None
     if not well_formed:
         number = extract_number(text)
-    return Grade(
-        well_formed,
-        None if number is None else _written(number),
-        _same(number, _right(answer)),
-    )
+    written = None if number is None else _written(number)
+    return Grade(well_formed, written, _same(number, _right(answer)))
 
 
 def answer_reward(variant: str | None = None) -> Reward:
@@ -93,13 +86,8 @@ def answer_reward(variant: str | None = None) -> Reward:
     >>> answer_reward()(["<reasoning></reasoning><answer>42</answer>", "42"], answer=["42"] * 2)
     [1.0, 0.0]
     """
-
     check_name("variant", variant or "reason", VARIANTS)
-
-    def passes(text: str, answer: Any) -> bool:
-        return grade(text, answer, variant).strict
-
-    return _of_answer("answer_reward", passes)
+    return _of_answer("answer_reward", lambda text, answer: grade(text, answer, variant).strict)
 
 
 def correctness(form: str = "fixed") -> Reward:
@@ -118,16 +106,14 @@ def correctness(form: str = "fixed") -> Reward:
     >>> correctness("as_published")(texts, answer=["1600"] * 2, gold=["1,600"] * 2)
     [0.0, 1.0]
     """
-    check_name("form", form, FORMS)
     worth = 2.0 if form == "unsloth" else 1.0
 
-    def published(text: str, gold: Any) -> bool:
-        return _published_answer(text) == _gold_text(gold)
+    def passes(text: str, answer: Any) -> bool:
+        if form == "fixed":
+            return _same(_plain_number(_block(text)), _right(answer))
+        return _published_answer(text) == _gold_text(answer)
 
-    def fixed(text: str, answer: Any) -> bool:
-        return _same(_plain_number(_block(text)), _right(answer))
-
-    return _of_answer("correctness", fixed if form == "fixed" else published, form, worth)
+    return _of_answer("correctness", passes, form, worth)
 
 
 def soft_correctness(form: str = "fixed") -> Reward:
@@ -151,14 +137,13 @@ def soft_correctness(form: str = "fixed") -> Reward:
     """
     check_name("form", form, FORMS[:2])
 
-    def published(text: str, gold: Any) -> bool:
+    def passes(text: str, answer: Any) -> bool:
+        if form == "fixed":
+            return _same(one_number(_block(text)), _right(answer))
         found = re.search(r"\d+(?:,\d+)*", _published_answer(text))
-        return (found[0].replace(",", "") if found else "0") == _gold_text(gold)
+        return (found[0].replace(",", "") if found else "0") == _gold_text(answer)
 
-    def fixed(text: str, answer: Any) -> bool:
-        return _same(one_number(_block(text)), _right(answer))
-
-    return _of_answer("soft_correctness", fixed if form == "fixed" else published, form)
+    return _of_answer("soft_correctness", passes, form)
 
 
 def integer(form: str = "fixed") -> Reward:
@@ -170,16 +155,12 @@ def integer(form: str = "fixed") -> Reward:
     >>> integer()(["<answer>-3</answer>"]), integer("as_published")(["<answer>-3</answer>"])
     ([0.5], [0.0])
     """
-    check_name("form", form, FORMS)
 
     def fixed(text: str) -> bool:
         number = _plain_number(_block(text))
         return number is not None and number == number.to_integral_value()
 
-    def published(text: str) -> bool:
-        return _published_answer(text).isdigit()
-
-    return _of_form("integer", form, fixed, published)
+    return _of_form("integer", form, fixed, lambda text: _published_answer(text).isdigit())
 
 
 def strict_format(form: str = "fixed") -> Reward:
@@ -193,7 +174,6 @@ def strict_format(form: str = "fixed") -> Reward:
     >>> [strict_format(form)([text]) for form in FORMS]
     [[0.5], [0.5], [0.0]]
     """
-    check_name("form", form, FORMS)
 
     def fixed(text: str) -> bool:
         lines = [line.strip() for line in text.split("\n")]
@@ -223,10 +203,6 @@ def soft_format(form: str = "fixed") -> Reward:
     >>> soft_format()(texts), soft_format("as_published")(texts)
     ([0.0, 0.0], [0.5, 0.0])
     """
-    check_name("form", form, FORMS)
-
-    def fixed(text: str) -> bool:
-        return tag_blocks(text, TAGS) is not None
 
     def published(text: str) -> bool:
         found = _BETWEEN.search(text) if text.startswith("<reasoning>") else None
@@ -240,7 +216,8 @@ def soft_format(form: str = "fixed") -> Reward:
             "</answer>" in text[start:].partition("\n")[0] for start in {*found[:1], *found[-1:]}
         )
 
-    return _of_form("soft_format", form, fixed, published, unsloth)
+    fixed = tag_format(TAGS)
+    return _of_form("soft_format", form, lambda text: fixed([text])[0], published, unsloth)
 
 
 def xml_count(form: str = "fixed") -> Reward:
@@ -259,7 +236,6 @@ def xml_count(form: str = "fixed") -> Reward:
     >>> [round(paid, 3) for paid in xml_count("as_published")([text, f"{text}\\n", text * 9])]
     [0.452, 0.5, 0.0]
     """
-    check_name("form", form, FORMS)
 
     def fixed(text: str) -> float:
         paid = sum(0.125 for tag in WHOLE_TAGS if text.count(tag) == 1)
@@ -278,22 +254,14 @@ def xml_count(form: str = "fixed") -> Reward:
     return _of_form("xml_count", form, fixed, published, worth=1.0)
 
 
-REWARDS = RewardFactories(
-    correctness=correctness,
-    soft_correctness=soft_correctness,
-    integer=integer,
-    strict_format=strict_format,
-    soft_format=soft_format,
-    xml_count=xml_count,
-    answer_reward=answer_reward,
-    random_reward=random_reward,
-    tag_format=partial(tag_format, tags=TAGS),
-    repetition=repetition_penalty,
-)
+SIX = (correctness, soft_correctness, integer, strict_format, soft_format, xml_count)
+REWARDS = RewardFactories({make.__name__: make for make in (*SIX, answer_reward, random_reward)})
+REWARDS |= {"tag_format": partial(tag_format, tags=TAGS), "repetition": repetition_penalty}
 
 
 def _of_form(name: str, form: str, *scores: Callable[[str], float], worth: float = 0.5) -> Reward:
     """A reward for what a text looks like: what the score of a form of `FORMS` gives."""
+    check_name("form", form, FORMS)
     score = dict(zip(FORMS, scores, strict=False)).get(form, scores[-1])
 
     def reward(completions: Iterable[Any], **columns) -> list[float]:
@@ -307,6 +275,7 @@ def _of_answer(
     name: str, passes: Callable[[str, Any], bool], form: str = "fixed", worth: float = 1.0
 ) -> Reward:
     """A reward for the completions that pass against the right answer, or the gold text."""
+    check_name("form", form, FORMS)
 
     def reward(completions: Iterable[Any], **columns) -> list[float]:
         wanted = columns.get("answer")
@@ -339,7 +308,6 @@ def _plain_number(text: str) -> Decimal | None:
 
 
 def _right(answer: Any) -> Decimal | None:
-    """The right number: the one in a text, or a number of any type."""
     try:
         return extract_number(answer) if isinstance(answer, str) else one_number(str(answer))
     except ValueError:  # more digits than Python writes

@@ -6,8 +6,8 @@ solve it. Numbers are drawn until every step is a whole number that the embedded
 for, so each problem comes with its solution: calculator notes, and the answer after `####`.
 
 Two problems with the same frame and the same numbers ask the same, whoever is in them. So frame
-and numbers alone decide the split, and no test problem comes back in training under another
-name. Nothing here was taken from GSM8K: wherever these problems appear they are called generated.
+and numbers alone decide the split. Nothing here was taken from GSM8K: wherever these problems
+appear they are called generated.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from casebook.case import SPLITS, check_name
+from casebook.case import SPLITS
 
 SMALLEST, LARGEST = 2, 24  # of all numbers in a problem and its solution
 SMALL = 9  # each sum has one number up to this
@@ -42,7 +42,7 @@ SAID = {"+": "Together that is", "-": "What is left is", "*": "That makes", "/":
 
 
 class Step(NamedTuple):
-    """One operation of a solution: `left`, `operation`, `right` and the whole-number `result`."""
+    """One operation of a solution."""
 
     left: int
     operation: str
@@ -55,21 +55,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """A story with gaps.
+    """A story with gaps: `{name}`, `{other}`, `{things}` and the numbers `{a}` to `{d}`."""
 
-    Attributes:
-        text: the story, then its question; `{name}`, `{other}`, `{things}` and the numbers `{a}`
-            to `{d}` are the gaps.
-        plan: its operations, with blanks between them. An operand is a number's gap, a number,
-            `#` for the result before, or `#1` for that of the first step.
-        unit: what is counted in the end.
-        high: the gaps that hold 8 to 24; the others hold 2 to 9.
-    """
-
-    text: str
+    text: str  # the story, then its question
+    # Its operations, with blanks between them. An operand is a number's gap, a number, `#` for the
+    # result before, or `#1` for that of the first step.
     plan: str
-    unit: str
-    high: str
+    unit: str  # what is counted in the end
+    high: str  # the gaps that hold 8 to 24; the others hold 2 to 9
 
     @cached_property
     def gaps(self) -> tuple[str, ...]:
@@ -216,21 +209,13 @@ FRAMES = tuple(_read(story) for story in STORIES.strip().split("\n\n"))
 
 @dataclass(frozen=True)
 class Problem:
-    """A word problem with its solution: what a row of GSM8K holds, and how it was made.
+    """A word problem with its solution: what a row of GSM8K holds, and how it was made."""
 
-    Attributes:
-        frame: position in `FRAMES`.
-        numbers: what stands in the frame's gaps, in alphabetical order.
-        question: the text.
-        steps: the operations that solve it.
-        unit: what is counted, as one word.
-    """
-
-    frame: int
-    numbers: tuple[int, ...]
+    frame: int  # position in `FRAMES`
+    numbers: tuple[int, ...]  # what stands in the frame's gaps, in alphabetical order
     question: str
     steps: tuple[Step, ...]
-    unit: str
+    unit: str  # what is counted, as one word
 
     @property
     def answer(self) -> str:
@@ -248,11 +233,7 @@ class Problem:
 
 
 def split_of(frame: int, numbers: tuple[int, ...]) -> str:
-    """The split to which a frame with these numbers belongs, whatever names stand in it.
-
-    >>> split_of(0, (20, 5)) in SPLITS
-    True
-    """
+    """The split to which a frame with these numbers belongs, whatever names stand in it."""
     place = digest(f"{FRAMES[frame].text}|{numbers}")
     for split, share in SPLIT_SHARES.items():
         if place < share:
@@ -267,39 +248,12 @@ def digest(text: str) -> float:
 
 
 def draw(rng: np.random.Generator, split: str = "train") -> Problem:
-    """A random problem of a split; `UnknownName` where there is no such split."""
-    check_name("split", split, SPLITS)
+    """A random problem of a split."""
     wanted = int(rng.choice(list(STEP_SHARES), p=list(STEP_SHARES.values())))
     frames = [i for i, frame in enumerate(FRAMES) if len(frame.operations) == wanted]
     frame = frames[int(rng.integers(len(frames)))]
     pool = _pools(frame)[split]
-    return _told(frame, pool[int(rng.integers(len(pool)))], rng)
-
-
-@cache
-def _pools(frame: int) -> dict[str, list[tuple[int, ...]]]:
-    """Split -> all numbers with which a frame makes a problem of that split."""
-    told = FRAMES[frame]
-    high, low = range(SMALL - 1, LARGEST + 1), range(SMALLEST, SMALL + 1)
-    pools: dict[str, list[tuple[int, ...]]] = {split: [] for split in SPLITS}
-    for numbers in product(*(high if gap in told.high else low for gap in told.gaps)):
-        steps = told.solve(dict(zip(told.gaps, numbers, strict=True)))
-        if steps and _clear(numbers, steps):
-            pools[split_of(frame, numbers)].append(numbers)
-    return pools
-
-
-def _clear(numbers: tuple[int, ...], steps: tuple[Step, ...]) -> bool:
-    """Whether a wrong way would show: the answer is no number of the question or of a step before.
-
-    And 2 * 2 is left out, which is 2 + 2 as well.
-    """
-    *before, last = (step.result for step in steps)
-    return last not in (*numbers, *before) and steps[-1][:3] != (2, "*", 2)
-
-
-def _told(frame: int, numbers: tuple[int, ...], rng: np.random.Generator) -> Problem:
-    told = FRAMES[frame]
+    numbers, told = pool[int(rng.integers(len(pool)))], FRAMES[frame]
     gaps = dict(zip(told.gaps, numbers, strict=True))
     name, other = (str(chosen) for chosen in rng.choice(NAMES, 2, replace=False))
     words = {"name": name, "other": other, "things": str(rng.choice(THINGS))}
@@ -310,3 +264,21 @@ def _told(frame: int, numbers: tuple[int, ...], rng: np.random.Generator) -> Pro
         words["x"] = str(rng.integers(SMALLEST, LARGEST + 1))
     question = text.format(**words, **gaps)
     return Problem(frame, numbers, question, told.solve(gaps), told.unit.format(**words))
+
+
+@cache
+def _pools(frame: int) -> dict[str, list[tuple[int, ...]]]:
+    """Split -> all numbers with which a frame makes a problem of that split."""
+    told = FRAMES[frame]
+    high, low = range(SMALL - 1, LARGEST + 1), range(SMALLEST, SMALL + 1)
+    pools: dict[str, list[tuple[int, ...]]] = {split: [] for split in SPLITS}
+    for numbers in product(*(high if gap in told.high else low for gap in told.gaps)):
+        steps = told.solve(dict(zip(told.gaps, numbers, strict=True)))
+        if not steps:
+            continue
+        # A wrong way has to show: the answer is no number of the question or of a step before,
+        # and not 2 * 2, which is 2 + 2 as well.
+        *before, last = (step.result for step in steps)
+        if last not in (*numbers, *before) and steps[-1][:3] != (2, "*", 2):
+            pools[split_of(frame, numbers)].append(numbers)
+    return pools

@@ -31,13 +31,10 @@ def embedding(toy):
     return exploration.embed(list(toy["question"]))
 
 
-def pairs_of(*questions, least=0.0):
-    return exploration.similar_pairs(pd.DataFrame({"question": questions}), least)
-
-
 def test_the_share_is_jaccards_index():
     one, two = "a b c d e f", "a b c d e g"  # three runs of four each, two of them common
-    pair = pairs_of(one, two, "x y z w").iloc[0]
+    frame = pd.DataFrame({"question": [one, two, "x y z w"]})
+    pair = exploration.similar_pairs(frame).iloc[0]
     assert pair["share"] == pytest.approx(2 / 4)
     assert (pair["first"], pair["second"]) == (0, 1)
 
@@ -95,10 +92,10 @@ def test_the_committed_record_is_what_the_real_problems_give():
 
 def test_the_template_puts_dates_before_a_system_prompt():
     messages = [{"role": "system", "content": " Be brief. "}, {"role": "user", "content": " 2? "}]
-    text = exploration.llama_text(messages, date="1 Jan 2025")
+    text = exploration.llama_text(messages)
     assert text == (
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
-        "Cutting Knowledge Date: December 2023\nToday Date: 1 Jan 2025\n\nBe brief.<|eot_id|>"
+        "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nBe brief.<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\n2?<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n"
     )

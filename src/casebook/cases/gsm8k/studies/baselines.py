@@ -30,13 +30,7 @@ TABLE: Mapping[str, tuple[float, float, float]] = {
     "strict format": (0.421, 0.489, 0.5),
 }
 # The reward behind each of its metrics.
-PARTS = {
-    "hard correctness": "correctness",
-    "soft correctness": "soft_correctness",
-    "integer": "integer",
-    "soft format": "soft_format",
-    "strict format": "strict_format",
-}
+PARTS = {name: name.removeprefix("hard ").replace(" ", "_") for name in TABLE}
 TEST_ROWS = 1319
 HALF = TEST_ROWS // 2  # what the source measured on
 
@@ -68,31 +62,22 @@ _NUMBER = re.compile(
 )
 
 
-def question_numbers(question: str) -> list[Decimal]:
-    """The numbers of a question, in order; small ones in words, too.
-
-    >>> [str(n) for n in question_numbers("Two robes take 1,200.5 g each, and half of it.")]
-    ['2', '1200.5', '0.5']
-    """
-    found = _NUMBER.findall(question)
-    return [Decimal(WORDS.get(word.lower(), word.replace(",", ""))) for word in found]
-
-
 def guess(rule: str, question: str) -> Decimal | None:
-    """What a rule of `RULES` answers; `None` where the question has no number."""
-    found = question_numbers(question)
+    """What a rule of `RULES` answers; `None` where the question has no number.
+
+    >>> [str(guess(r, "Two robes take 1,200.5 g, and half of it.")) for r in ("sum", "last number")]
+    ['1203.0', '0.5']
+    """
+    words = _NUMBER.findall(question)
+    found = [Decimal(WORDS.get(word.lower(), word.replace(",", ""))) for word in words]
     return RULES[rule](found) if found else None
 
 
 def possible_sizes(values: Mapping[str, float], sizes: Iterable[int]) -> list[int]:
-    """Numbers of rows on which a table's figures can have been measured.
+    """Numbers of rows, of `sizes`, on which a table's figures can have been measured.
 
     A metric is a mean over n completions, each of which earns its maximum or nothing, printed
     with three digits. So `value / maximum * n` must be near a whole number, for every metric.
-
-    Args:
-        values: metric of `TABLE` -> printed value.
-        sizes: the numbers of rows to try.
 
     >>> possible_sizes({"hard correctness": 0.333}, range(1, 7))
     [3, 6]
@@ -106,11 +91,7 @@ def possible_sizes(values: Mapping[str, float], sizes: Iterable[int]) -> list[in
 
 
 def counts(column: int) -> dict[str, int]:
-    """The completions of `HALF` that earned each metric in one of the source's tables.
-
-    Args:
-        column: 0, before RL, or 1, after it.
-    """
+    """The completions of `HALF` that earned each metric, before RL (column 0) or after it (1)."""
     return {name: round(entry[column] / entry[2] * HALF) for name, entry in TABLE.items()}
 
 
@@ -121,15 +102,8 @@ def majority_at_k(
 
     The most frequent answer wins, of equally frequent ones the earlier; `None` has no vote. The
     samples of a prompt are cut into as many votes of `k` as there are, so none is used twice and
-    the estimate is unbiased (self-consistency: Wang et al. 2022, arXiv 2203.11171).
-
-    Args:
-        answers: `(prompts, samples)` extracted answers, normalised as `Grade.answer` is.
-        right: `(prompts,)` the right answers, in the same form.
-        k: samples in a vote, at most those there are.
-
-    Returns:
-        `(prompts,)` shares of the votes.
+    the estimate is unbiased (self-consistency: Wang et al. 2022, arXiv 2203.11171). Answers are
+    normalised as `Grade.answer` is.
 
     >>> majority_at_k([["12", None, "17", "17"]], ["17"], 4)
     array([1.])
@@ -150,13 +124,8 @@ def majority_at_k(
 def of_rows(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
     """The constant answer and every rule, on problems of one source.
 
-    Args:
-        train: `question` and `answer` in digits; decides the constant and which rule is best.
-        test: the same, and `steps`; what everything is judged on.
-
-    Returns:
-        `constant` (`answer`, `train`, `test`), `rules` (name -> `train`, `test`), `best`, the
-        rule that is right most often in training, and `best_by_steps` (steps -> figure).
+    The training problems (`question`, `answer` in digits) decide the constant and which rule is
+    best; both are judged on the test problems, which have `steps` too.
     """
 
     def right(rows: pd.DataFrame, rule: str) -> Figure:

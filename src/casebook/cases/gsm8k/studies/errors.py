@@ -61,19 +61,12 @@ LOST = "?"  # where an expression lost its beginning, so that it is not read
 
 
 class Equation(NamedTuple):
-    """One equation of a text.
+    """One equation of a text."""
 
-    Attributes:
-        text: the equation, without currency and units.
-        stated: what stands on its right side.
-        holds: whether the sides agree, as far as the decimals that are shown.
-        unknown: the letter it has, or "".
-    """
-
-    text: str
-    stated: Fraction
-    holds: bool
-    unknown: str = ""
+    text: str  # without currency and units
+    stated: Fraction  # what stands on its right side
+    holds: bool  # whether the sides agree, as far as the decimals that are shown
+    unknown: str = ""  # the letter it has
 
 
 def form(completion: Any) -> str:
@@ -91,12 +84,7 @@ def form(completion: Any) -> str:
 
 
 def content(completion: Any, answer: str, solution: str) -> str:
-    """Which of `CONTENTS` a completion has: right, or why not.
-
-    Args:
-        completion: what the model wrote.
-        answer: the right one.
-        solution: a worked solution, with its equations; of GSM8K or a generated one.
+    """Which of `CONTENTS` a completion has: right, or why not, by the equations of `solution`.
 
     >>> solution = "He buys 3*4=<<3*4=12>>12 pens and has 12+5=<<12+5=17>>17. #### 17"
     >>> content("<reasoning>3*4=13\\n13+5=18</reasoning><answer>18</answer>", "17", solution)
@@ -131,12 +119,8 @@ def equations(text: Any, said: Fraction | None = None) -> list[Equation]:
     Read are sums, differences, products, quotients and brackets of numbers that equal a number,
     also in chains (`20 * 1.3 = 26`), with currency, per cent and a word for the unit after a
     number; `x` between numbers multiplies. What cannot be read is left out. A stated decimal may
-    be rounded at its last place, a whole number may not.
-
-    Args:
-        text: of a completion or a solution.
-        said: the answer of the text, which takes the place of an unknown letter; without it
-            equations with an unknown are left out.
+    be rounded at its last place, a whole number may not. `said`, the answer of the text, takes the
+    place of an unknown letter.
 
     >>> [(e.text, e.holds) for e in equations("8.50 * 8 = $68, and 68 x 20 = 1,350 a month")]
     [('8.50*8=68', True), ('68*20=1350', False)]
@@ -188,14 +172,13 @@ def _equation(left: str, right: str, said: Fraction | None) -> Equation | None:
     goals = [(goal, shown[0]) for goal in first] + [(goal, "") for goal in _values(right, said)]
     if not values or not goals:
         return None
-    reached = [goal for goal, text in goals if any(_agree(v, goal, text) for v in values)]
+    reached = []
+    for goal, text in goals:
+        places = len(text.partition(".")[2])  # a decimal may be rounded there
+        far = Fraction(1, 2 * 10**places) if places else 0
+        reached += [goal for value in values if abs(value - goal) <= far]
     stated = [*reached, goals[0][0]][0]
     return Equation(f"{left}={right}", stated, bool(reached), "".join(letters))
-
-
-def _agree(value: Fraction, stated: Fraction, shown: str) -> bool:
-    places = len(shown.partition(".")[2])
-    return abs(value - stated) <= (Fraction(1, 2 * 10**places) if places else 0)
 
 
 def _values(side: str, unknown: Fraction | None) -> list[Fraction]:

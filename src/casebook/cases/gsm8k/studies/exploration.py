@@ -7,9 +7,9 @@ and need a test that would have found it. Those tests, made on the real problems
 `results/gsm8k/data/exploration.json` and, by a sentence encoder, in `embedding.json` beside it,
 numbers only.
 
-What stands here are the two ways in which they compare questions, for any problems: by the runs of
-words that two questions share, which finds a test question that is a training question with other
-numbers; and by the vectors of their words, which give neighbours and topics.
+What stands here are the two ways in which they compare questions: by the runs of words that two
+questions share, which finds a training question with other numbers; and by the vectors of their
+words, which give neighbours and topics.
 """
 
 import re
@@ -41,48 +41,39 @@ _NUMBER = re.compile(r"\d+(?:[.,/]\d+)*")
 
 
 def generated_problems(seed: int = 0) -> pd.DataFrame:
-    """Train and test as the casebook makes them: the columns of their rows, `split`, and `id`,
-    their place in the split."""
+    """Train and test as the casebook makes them: their columns, `split` and `id`, their place."""
     parts = [load_case("gsm8k").load(split, seed=seed).to_pandas() for split in SPLITS]
-    frame = pd.concat(parts, keys=SPLITS, names=["split", "id"])
-    return frame.reset_index()
+    return pd.concat(parts, keys=SPLITS, names=["split", "id"]).reset_index()
 
 
 # The same story with other numbers
 
 
-def shingles(question: str, size: int = SHINGLE) -> set[str]:
-    """The runs of `size` words in a question, all numbers taken for one.
+def shingles(question: str) -> set[str]:
+    """The runs of `SHINGLE` words in a question, all numbers taken for one.
 
-    >>> sorted(shingles("Ann buys 3 pens for $4.", size=3))
-    ['# pens for', 'ann buys #', 'buys # pens', 'pens for #']
+    >>> sorted(shingles("Ann buys 3 pens for $4."))
+    ['# pens for #', 'ann buys # pens', 'buys # pens for']
     """
     words = re.findall(r"[a-z]+|#", _NUMBER.sub("#", question.lower()))
-    return {" ".join(words[i : i + size]) for i in range(len(words) - size + 1)}
+    return {" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)}
 
 
-def similar_pairs(frame: pd.DataFrame, least: float = SHARES[0]) -> pd.DataFrame:
+def similar_pairs(frame: pd.DataFrame) -> pd.DataFrame:
     """Pairs of questions that share many runs of words, the most similar first.
 
     Columns: `first` and `second` (positions in `frame`, the first before the second), and `share`:
-    common shingles over all shingles of the two (Jaccard's index), at least `least`.
+    common shingles over all shingles of the two (Jaccard's index), at least the least of `SHARES`.
     """
-    from scipy.sparse import csr_matrix, triu
+    from scipy.sparse import triu
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    known: dict[str, int] = {}
-    found = [
-        [known.setdefault(run, len(known)) for run in sorted(shingles(question))]
-        for question in frame["question"]
-    ]
-    sizes = np.array([len(runs) for runs in found])
-    runs = np.array([run for each in found for run in each], dtype=np.int64)
-    ends = np.concatenate([[0], sizes.cumsum()])
-    ones = np.ones(len(runs), dtype=np.int32)
-    table = csr_matrix((ones, runs, ends), shape=(len(found), max(len(known), 1)))
+    table = CountVectorizer(analyzer=shingles, dtype=np.int32).fit_transform(frame["question"])
+    sizes = table.getnnz(axis=1)
     common = triu(table @ table.T, k=1).tocoo()
     share = common.data / (sizes[common.row] + sizes[common.col] - common.data)
     pairs = pd.DataFrame({"first": common.row, "second": common.col, "share": share})
-    pairs = pairs[pairs["share"] >= least]
+    pairs = pairs[pairs["share"] >= SHARES[0]]
     return pairs.sort_values(["share", "first", "second"], ascending=[False, True, True])
 
 
@@ -94,8 +85,8 @@ def retold(frame: pd.DataFrame) -> dict[str, list[int]]:
     test = (frame["split"] == "test").to_numpy()
     pairs = similar_pairs(frame)
     turned = pairs.rename(columns={"first": "second", "second": "first"})
-    both_ways = pd.concat([pairs, turned])
-    nearest = both_ways[~test[both_ways["second"]]].groupby("first")["share"].max()
+    pairs = pd.concat([pairs, turned])
+    nearest = pairs[~test[pairs["second"]]].groupby("first")["share"].max()
     found = {"train": nearest[~test[nearest.index]], "test": nearest[test[nearest.index]]}
     return {split: [int((best >= s).sum()) for s in SHARES] for split, best in found.items()}
 
@@ -104,18 +95,11 @@ def retold(frame: pd.DataFrame) -> dict[str, list[int]]:
 
 
 class Embedding(NamedTuple):
-    """Questions as vectors.
+    """Questions as vectors."""
 
-    Attributes:
-        words: `(questions, terms)` weights of the words (TF-IDF), sparse.
-        terms: the words.
-        vectors: `(questions, dimensions)`, each of length 1.
-        made_by: what made the vectors, in words.
-    """
-
-    words: "csr_matrix"
-    terms: np.ndarray
-    vectors: np.ndarray
+    words: "csr_matrix"  # (questions, terms), how much each word weighs
+    terms: np.ndarray  # the words
+    vectors: np.ndarray  # (questions, dimensions), each of length 1
     made_by: str
 
 
@@ -150,30 +134,24 @@ def neighbours(vectors: np.ndarray, number: int = NEIGHBOURS) -> np.ndarray:
     return near
 
 
-def clusters(vectors: np.ndarray, seed: int = 0) -> np.ndarray:
-    """`(questions,)` the cluster of each by k-means on the vectors; 0 is the largest."""
-    from sklearn.cluster import KMeans
-
-    number = min(CLUSTERS, len(np.unique(vectors.round(6), axis=0)))
-    found = KMeans(number, n_init=4, random_state=seed).fit_predict(vectors)
-    order = np.argsort(-np.bincount(found, minlength=number), kind="stable")
-    return np.argsort(order)[found]
-
-
 def topics(frame: pd.DataFrame, embedding: Embedding, seed: int = 0) -> list[dict[str, Any]]:
-    """One entry a cluster, the largest first.
+    """One entry for each cluster that k-means finds, the largest first.
 
     `name`: the words it uses most, above the average; `rows`; `test`: share of the rows in the
     test split; `purity`: share of a question's nearest that lie in its cluster; `family`: share
     that names a relative; `steps`: their mean.
     """
-    words, terms = embedding.words, embedding.terms
-    labels, near = clusters(embedding.vectors, seed), neighbours(embedding.vectors)
+    from sklearn.cluster import KMeans
+
+    words, terms, vectors, _ = embedding
+    number = min(CLUSTERS, len(np.unique(vectors.round(6), axis=0)))
+    labels = KMeans(number, n_init=4, random_state=seed).fit_predict(vectors)
+    near = neighbours(vectors)
     overall = np.asarray(words.mean(axis=0)).ravel()
     kin = frame["question"].str.contains(rf"(?i)\b(?:{RELATIVES})\b")
     same = (labels[near] == labels[:, None]).mean(axis=1)
     facts = []
-    for k in range(labels.max() + 1):
+    for k in np.argsort(-np.bincount(labels, minlength=number), kind="stable"):
         inside = labels == k
         more = np.asarray(words[inside].mean(axis=0)).ravel() - overall
         facts.append(
@@ -192,18 +170,18 @@ def topics(frame: pd.DataFrame, embedding: Embedding, seed: int = 0) -> list[dic
 # What the model is given
 
 
-def llama_text(messages: Sequence[Mapping[str, str]], date: str = "26 Jul 2024") -> str:
+def llama_text(messages: Sequence[Mapping[str, str]]) -> str:
     """A list of messages as Llama 3.1 Instruct is given it, ready for the answer.
 
     After the format that Meta publishes for Llama 3.1. Its template puts two lines about dates
-    before any system prompt; `date` is the default of the tokenizer's template.
+    before any system prompt.
 
     >>> text = llama_text([{"role": "user", "content": "2 + 2?"}])
     >>> text.count("<|eot_id|>"), text.endswith("assistant<|end_header_id|>\\n\\n")
     (2, True)
     """
-    dates = f"Cutting Knowledge Date: December 2023\nToday Date: {date}\n\n"
-    has_system = bool(messages) and messages[0]["role"] == "system"
+    dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+    has_system = messages[0]["role"] == "system"
     system = dates + (messages[0]["content"].strip() if has_system else "")
     turns = [(turn["role"], turn["content"].strip()) for turn in messages[has_system:]]
     text = "".join(

@@ -21,16 +21,11 @@ SAME = 1e-6  # payments that differ by no more are the same
 
 
 class Way(NamedTuple):
-    """What is true of one way to write a worked solution down.
+    """What is true of one way to write a worked solution down."""
 
-    Attributes:
-        right, plain, form: whether its answer is right, whether the answer block is a number and
-            nothing else, whether it is both blocks, each once, and nothing else.
-    """
-
-    right: bool = True
-    plain: bool = True
-    form: bool = True
+    right: bool = True  # the answer is
+    plain: bool = True  # the answer block is a number and nothing else
+    form: bool = True  # both blocks stand there, each once, and nothing else
 
 
 WAYS: Mapping[str, Way] = {
@@ -60,9 +55,7 @@ def wrong_pairs(
 ) -> dict[str, float]:
     """How a reward orders the pairs of a group of which one deserves more.
 
-    Returns:
-        `pairs`, and the shares of them that are `reversed` (the better one is paid less) and
-        `level` (both are paid the same, to a millionth).
+    The shares of the `pairs` that are `reversed`, the better one being paid less, and `level`.
 
     >>> wrong_pairs([1.0, 1.0, 0.0], [1, 0, 1], ["a"] * 3)
     {'pairs': 2, 'reversed': 0.5, 'level': 0.5}
