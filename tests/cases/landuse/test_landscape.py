@@ -304,3 +304,9 @@ def test_a_notebook_shows_a_planners_own_fields(name, save, tmp_path, monkeypatc
     assert done.returncode == 0, done.stderr[-4000:]
     assert nbformat.read(copy, as_version=4).cells
     assert list((tmp_path / "figures").glob("*.png"))
+
+
+@pytest.mark.parametrize("arguments", [(0, 5), (5, 2.5), (True, 5), (5, 5, -1), ("5", 5)])
+def test_a_size_that_is_none_is_one_sentence(arguments):
+    with pytest.raises(CasebookError, match="is a whole number from"):
+        generate(*arguments)

@@ -127,10 +127,16 @@ def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> La
         irregular: Voronoi parcels around jittered points in place of squares, in the same
             rectangle.
 
+    Raises:
+        CasebookError: sizes that are not whole numbers from 1, or a seed that is not one from 0.
+
     >>> landscape = generate(4, 5, seed=1)
     >>> len(landscape), int(landscape.habitat.sum())
     (20, 5)
     """
+    for name, value, least in (("rows", rows, 1), ("cols", cols, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise CasebookError(f"{name} is a whole number from {least}, not {value!r}")
     rng = np.random.default_rng([rows, cols, seed])
     y, x = np.divmod(np.arange(rows * cols), cols)
     at = np.stack([x, y], 1).astype(float)  # in parcel sides, southwards from the corner
