@@ -67,8 +67,8 @@ def test_grading_needs_no_torch_and_a_case_brings_neither_studies_nor_training()
         "for name in ('gsm8k', 'landuse', 'math', 'poker'): load_case(name).grade('x', '1')\n"
         "print([m for m in ('torch', 'trl') if m in sys.modules])\n"
         f"{cases}\n"
-        "print([m for m in sys.modules if m.startswith('casebook.') and "
-        "any(part in m for part in ('.studies', '.exercises', '.training', '.experiments'))])"
+        "print([m for m in sys.modules if m.startswith(('casebook.training', 'casebook.exp')) or "
+        "m.startswith('casebook.cases.') and m.split('.')[-1] in ('studies', 'exercises')])"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert output.stdout.split("\n")[:2] == ["[]", "[]"], output.stderr

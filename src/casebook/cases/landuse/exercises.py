@@ -80,6 +80,7 @@ def _kappa(kappa: Attempt) -> None:
         (some, some, 1.0, "the same everywhere"),
         (["corn", "corn", "oat", "oat"], ["corn", "oat"] * 2, 0.0, "no more than chance"),
         (["corn"] * 9 + ["oat"], ["corn"] * 9 + ["soy"], 9 / 19, "most agreement is chance"),
+        (["corn", "oat"], ["oat", "corn"], -1.0, "less than chance: do not cut at 0"),
         (["corn"] * 9 + ["oat"], ["corn"] * 8 + ["oat", "corn"], -1 / 9, "less than chance"),
         (["corn"] * 3, ["corn"] * 3, 0.0, "chance alone makes them agree always"),
         (five, five[1:] + five[:1], -0.25, "five labels, not two"),
