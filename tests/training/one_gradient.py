@@ -1,6 +1,6 @@
 """The gradient of one step on injected completions, in as many processes as start this.
 
-    torchrun --nproc_per_node 2 tests/one_gradient.py FILE
+    torchrun --nproc_per_node 2 tests/training/one_gradient.py FILE
 
 Prompts, completions and rewards are functions of the prompt alone, so that any number of processes
 sees the same ones; the first process writes the gradients into FILE.
