@@ -89,14 +89,14 @@ def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
     record = run.record()
     hardware = record["provenance"]["hardware"] | {"gpu": "ann's card </b>", "gpu_driver": "/home"}
     record["provenance"] = record["provenance"] | {"hardware": hardware, "hostname": "ann-laptop"}
-    record["config"] = record["config"] | {"run_name": "/home/ann/run"}
+    record["config"] = record["config"] | {"run_name": "/somewhere/run"}
     monkeypatch.setattr(bundle.Run, "record", lambda run: record)
     monkeypatch.setattr(bundle.Run, "settings", lambda run: record["config"])
     content = export_run(run.path, tmp_path / "run.zip", say=str).read_bytes()
     for name, data in opened(content).items():
         assert b"ann" not in data or name.startswith("completions/"), name
         assert b"/home" not in data, name
-    record["config"] = record["config"] | {"attn_implementation": "/home/ann/kernel"}
+    record["config"] = record["config"] | {"attn_implementation": "/somewhere/kernel"}
     with pytest.raises(CasebookError, match="may name a place on somebody's machine"):
         export_run(run.path, tmp_path / "other.zip", say=str)
     assert not (tmp_path / "other.zip").exists()
