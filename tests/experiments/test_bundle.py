@@ -96,6 +96,7 @@ def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
     for name, data in opened(content).items():
         assert b"ann" not in data or name.startswith("completions/"), name
         assert b"/home" not in data, name
+        assert b"/somewhere" not in data, name
     record["config"] = record["config"] | {"attn_implementation": "/somewhere/kernel"}
     with pytest.raises(CasebookError, match="may name a place on somebody's machine"):
         export_run(run.path, tmp_path / "other.zip", say=str)
