@@ -131,11 +131,14 @@ def test_a_prompt_that_is_computed_once_for_its_group_counts_once():
 @pytest.mark.parametrize(
     "run", [*(f"{case}/nano/grpo" for case in known_cases()), "poker/smol/choose_8x8_1e-4"]
 )
-def test_recorded_trainings_took_what_is_estimated_within_its_error_bar(run, monkeypatch):
+def test_recorded_trainings_took_what_is_estimated_within_its_error_bar(run):
     # The last one measured no test rows: measuring fits its batches to the memory that is free.
     record = records.read_record(paths.RESULTS / run / "seed0.json")
-    shape = SMOL if "smol" in run else shape_of(record["config"]["model_name_or_path"])
-    prompt, _ = preflight.longest_prompt(record["config"], shape)
+    if "smol" in run:  # 83 tokens, as its own tokenizer counts them, which need not be here
+        shape, prompt = SMOL, 83
+    else:
+        shape = shape_of(record["config"]["model_name_or_path"])
+        prompt, _ = preflight.longest_prompt(record["config"], shape)
     machine = sizes.Machine("a machine", 8 * GIB, 8 * GIB, gpu=False)
     most = sum(memory(record["config"], shape, machine, prompt).values())
     ratio = record["peak_memory_mb"] * 2**20 / most
