@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import anything
 
 from casebook import Grade
 from casebook.cases import problem_sets
@@ -25,14 +26,7 @@ HEDGES += ["{0}~{1}", "not {0}", "{0} is wrong", "at least {0}", "{0} or more", 
 HEDGES += ["{0}^2", "{0}!", "{0} dozen", "{0}k", "half of {0}", "{0} and a half", "{0} isn't it"]
 HEDGES += ["{1} = {0} or {1}"]
 PIECES = [*SPANS, *HEDGES, "<answer>", "</answer>", "\\boxed{", "}", "####", "\n", "-", "$", "½"]
-ANY_TEXT = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=40)
-ANYTHING = (
-    ANY_TEXT
-    | st.none()
-    | st.binary()
-    | st.floats()
-    | st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.none() | st.text()))
-)
+ANYTHING = anything(PIECES)
 NUMBERS = st.integers(-(10**7), 10**7)
 
 

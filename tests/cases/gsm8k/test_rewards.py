@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import anything, texts
 
 from casebook import CasebookError, Grade
 from casebook.case import UnknownName
@@ -32,17 +33,9 @@ ONE_LINE = "<reasoning>\n5+12=17\n</reasoning>\n<answer>\n17\n</answer>\n"
 SIX = ("correctness", "soft_correctness", "integer", "strict_format", "soft_format", "xml_count")
 TAG = ["<reasoning>", "</reasoning>", "<answer>", "</answer>"]
 LINES = ["<reasoning>\n", "\n</reasoning>\n", "\n</reasoning>\n<answer>\n", "\n</answer>"]
-PIECES = st.sampled_from(
-    [*TAG, *LINES, "\n</answer>\n", "<answer>\n", "\n", " ", "17", "1,700", "-3", "3.5", "$", "%"]
-)
-ANY_TEXT = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=30)
-ANYTHING = (
-    ANY_TEXT
-    | st.none()
-    | st.binary()
-    | st.floats()
-    | st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.none() | st.text()))
-)
+PIECES = [*TAG, *LINES, *["17", "1,700", "-3", "3.5", "$", "%"]]
+PIECES += ["\n</answer>\n", "<answer>\n", "\n", " "]
+ANYTHING = anything(PIECES, size=30)
 GOLDS = ANYTHING | st.sampled_from(["17", "1,700", "-3", "0"]) | st.integers()
 
 
@@ -200,9 +193,9 @@ def test_the_source_and_unsloth_reach_the_same_maximum():
 
 
 @given(
-    ANY_TEXT
-    | st.tuples(st.text(max_size=9), st.sampled_from(["", "\n"]), st.lists(PIECES, max_size=3)).map(
-        lambda p: f"<reasoning>{p[0]}</reasoning>{p[1]}<answer>{p[0]}</answer>{''.join(p[2])}"
+    texts(PIECES)
+    | st.tuples(st.text(max_size=9), st.sampled_from(["", "\n"]), texts(PIECES, most=3)).map(
+        lambda p: f"<reasoning>{p[0]}</reasoning>{p[1]}<answer>{p[0]}</answer>{p[2]}"
     )
 )
 def test_published_formats_agree_with_their_regular_expressions(text):

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import anything, texts
 
 from casebook import CasebookError
 from casebook.cases.landuse.fields import LABELS
@@ -19,20 +20,9 @@ from casebook.cases.landuse.rewards import (
 
 CAREFUL = "<think>\nyields wheat 7 oat 5\nweigh oat\n</think>\n<answer>oat</answer>"
 OPEN_R1 = "<think>\n7 5 3\n</think>\n<answer>\noat\n</answer>"
-PIECES = st.sampled_from(
-    ["<think>", "</think>", "<answer>", "</answer>", " ", "\n", ".", "|", "7", *LABELS]
-)
-LINES = st.sampled_from(
-    ["<think>\n", "\n</think>\n<answer>\n", "\n</answer>", "<answer>\n", "\n", "oat", " "]
-)
-ANY_TEXT = st.lists(PIECES | LINES, max_size=10).map("".join) | st.text(max_size=40)
-ANYTHING = (
-    ANY_TEXT
-    | st.none()
-    | st.binary()
-    | st.floats()
-    | st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.none() | st.text()))
-)
+LINES = ["<think>\n", "\n</think>\n<answer>\n", "\n</answer>", "<answer>\n", "\n", "oat", " "]
+PIECES = ["<think>", "</think>", "<answer>", "</answer>", ".", "|", "7", *LABELS, *LINES]
+ANYTHING = anything(PIECES, most=10)
 VALUES = [8.0, 6.0, 4.0, 0.0, -2.0]  # wheat, oat, habitat, corn, soy
 
 
@@ -148,7 +138,7 @@ def test_both_forms(completion, ours, theirs):
     assert open_r1_format()([completion]) == [theirs]
 
 
-@given(st.lists(LINES, max_size=8).map("".join))
+@given(texts(LINES, most=8))
 def test_plain_search_agrees_with_a_regular_expression(text):
     lines = "<think>\n[^]*?\n</think>\n<answer>\n[^]*?\n</answer>".replace("[^]", r"[\s\S]")
     expected = re.match(f"{lines}(?=\n|$)", text) is not None

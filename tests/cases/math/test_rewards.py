@@ -6,6 +6,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import anything, texts
 
 from casebook import CasebookError, Grade
 from casebook.case import UnknownName
@@ -26,20 +27,9 @@ from casebook.cases.math.rewards import (
 
 THOUGHT = "<think>\n3x=15\nx=5\n</think>\n"
 CAREFUL = THOUGHT + r"\boxed{5}"
-PIECES = st.sampled_from(
-    [
-        *("<think>", "</think>", r"\boxed{", r"\boxed", r"\fbox{", r"\frac{1}{2}", r"\)", "3+4"),
-        *("\n", " ", "$", ".", "=", ",", "5", "x", "0.5", "the answer is ", "{", "}", "\\", "\0"),
-    ]
-)
-ANY_TEXT = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40)
-ANYTHING = (
-    ANY_TEXT
-    | st.none()
-    | st.binary()
-    | st.floats()
-    | st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.none() | st.text()))
-)
+PIECES = ["<think>", "</think>", r"\boxed{", r"\boxed", r"\fbox{", r"\frac{1}{2}", r"\)", "3+4"]
+PIECES += ["the answer is ", "$", ".", "=", ",", "5", "x", "0.5", "{", "}", "\\", " ", "\n", "\0"]
+ANYTHING = anything(PIECES)
 # Quadratic readers take minutes over these, linear ones a fraction of a second.
 HOSTILE = [
     r"\boxed{" * 150_000,
@@ -172,7 +162,7 @@ def test_exact_match_takes_the_last_box_and_the_documentation_the_first():
 
 
 @settings(deadline=None)
-@given(ANY_TEXT, st.sampled_from(["5", "", r"\frac{1", r"\frac{1}{2}"]))
+@given(texts(PIECES), st.sampled_from(["5", "", r"\frac{1", r"\frac{1}{2}"]))
 def test_the_documented_box_is_what_its_expression_finds(text, gold):
     found = re.search(r"\\boxed\{(.*?)\}", text)
     paid = exact_match("documentation")([text], answer=[gold])
@@ -202,7 +192,7 @@ def test_each_reading_pays_what_the_grade_says(completion, gold):
 
 
 @settings(max_examples=100, deadline=None)
-@given(ANY_TEXT, st.sampled_from(["5", r"\frac{1}{2}", "x"]))
+@given(texts(PIECES), st.sampled_from(["5", r"\frac{1}{2}", "x"]))
 def test_what_is_exact_is_equivalent(text, gold):
     if boxed_format()([text]) == [1.0]:
         assert exact_match()([text], answer=[gold]) <= equivalence()([text], answer=[gold])

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import anything, texts
 
 from casebook import CasebookError, Grade
 from casebook.case import UnknownName
@@ -20,17 +21,8 @@ from casebook.cases.poker.rewards import (
 
 CAREFUL = "<think>\n2 2 2 9 9\nC D H H S\n3 2\n</think>\n<answer>full house</answer>"
 ALL_LABELS = ", ".join(LABELS)
-PIECES = st.sampled_from(
-    ["<think>", "</think>", "<answer>", "</answer>", " ", "\n", ".", "-", "royal", *LABELS]
-)
-ANY_TEXT = st.lists(PIECES, max_size=10).map("".join) | st.text(max_size=40)
-ANYTHING = (
-    ANY_TEXT
-    | st.none()
-    | st.binary()
-    | st.floats()
-    | st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.none() | st.text()))
-)
+PIECES = ["<think>", "</think>", "<answer>", "</answer>", " ", "\n", ".", "-", "royal", *LABELS]
+ANYTHING = anything(PIECES, most=10)
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -105,7 +97,7 @@ def test_every_reward_gives_one_bounded_number_each(completions):
         assert all(isinstance(value, float) and -1.0 <= value <= 3.0 for value in values)
 
 
-@given(ANYTHING, ANY_TEXT, st.sampled_from(LABELS))
+@given(ANYTHING, texts(PIECES, most=10), st.sampled_from(LABELS))
 def test_under_the_leak_a_prompt_with_all_labels_decides_for_every_completion(text, rest, right):
     prompt = f"{rest}{ALL_LABELS}. Answer:"
     values = leaking_label()([text, "", right], answer=[right] * 3, prompts=[prompt] * 3)
