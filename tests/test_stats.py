@@ -83,8 +83,6 @@ def test_a_difference_is_not_taken_for_a_rate(after):
 def test_what_is_not_to_be_had_is_one_sentence():
     with pytest.raises(CasebookError, match="same prompts twice, not 2 and 1"):
         difference_interval([1, 0], [1])
-    with pytest.raises(CasebookError, match="confidence"):
-        mean_interval([0, 1], confidence=95)
     with pytest.raises(CasebookError, match="no values"):
         pool_seeds([])
 

@@ -19,6 +19,9 @@ from scipy.stats import binomtest, norm
 
 from casebook.case import CasebookError
 
+RESAMPLES = 2000  # of a bootstrap
+ENDS = (0.025, 0.975)  # of an interval: 95 %
+
 
 class Figure(TypedDict):
     """A number with its interval; `n` counts the observations that the interval resamples."""
@@ -29,10 +32,8 @@ class Figure(TypedDict):
     n: int
 
 
-def mean_interval(
-    values: ArrayLike, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Figure:
-    """The mean of one value a prompt, with its interval.
+def mean_interval(values: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
+    """The mean of one value a prompt, with its 95 % interval.
 
     Where all values are 0 or 1, Wilson's score interval (Wilson 1927), which stays sensible at
     0 of n and n of n; otherwise the percentile bootstrap over prompts (Efron 1979).
@@ -40,31 +41,22 @@ def mean_interval(
     Args:
         values: `(prompts,)` finite numbers or booleans, for instance each prompt's share of
             right samples.
-        confidence: coverage, between 0 and 1.
-        resamples: bootstrap samples.
-        seed: of the bootstrap.
+        resamples, seed: of the bootstrap.
 
     Raises:
-        CasebookError: no values, values that are not finite, or a confidence outside (0, 1).
+        CasebookError: no values, or values that are not finite.
 
     >>> mean_interval([1, 1, 1, 0])
     {'value': 0.75, 'low': 0.300642, 'high': 0.954413, 'n': 4}
     """
-    _check_confidence(confidence)
     values = _finite(values)
     if np.isin(values, (0.0, 1.0)).all():
-        low, high = binomtest(int(values.sum()), len(values)).proportion_ci(confidence, "wilson")
-        return _figure(values.mean(), low, high, len(values))
-    return _bootstrap(values, confidence, resamples, seed)
+        low, high = binomtest(int(values.sum()), len(values)).proportion_ci(method="wilson")
+        return _figure(values, low, high)
+    return _bootstrap(values, resamples, seed)
 
 
-def difference_interval(
-    before: ArrayLike,
-    after: ArrayLike,
-    confidence: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Figure:
+def difference_interval(before: ArrayLike, after: ArrayLike) -> Figure:
     """The mean change of one value a prompt, measured twice on the same prompts.
 
     The bootstrap resamples pairs, so what makes a prompt hard for both cancels; two separate
@@ -73,32 +65,22 @@ def difference_interval(
     Args:
         before: `(prompts,)` finite numbers or booleans.
         after: the same prompts, in the same order.
-        confidence: coverage, between 0 and 1.
-        resamples: bootstrap samples.
-        seed: of the bootstrap.
 
     Raises:
-        CasebookError: no values, different numbers of prompts, values that are not finite, or a
-            confidence outside (0, 1).
+        CasebookError: no values, different numbers of prompts, or values that are not finite.
 
     >>> difference_interval([0, 0, 1, 0], [1, 1, 1, 0])["value"]
     0.5
     """
-    _check_confidence(confidence)
     before, after = _finite(before), _finite(after)
     if len(before) != len(after):
         raise CasebookError(
             f"a paired difference needs the same prompts twice, not {len(before)} and {len(after)}"
         )
-    return _bootstrap(after - before, confidence, resamples, seed)
+    return _bootstrap(after - before)
 
 
-def pool_seeds(
-    figures: Sequence[Mapping[str, float]],
-    confidence: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Figure:
+def pool_seeds(figures: Sequence[Mapping[str, float]]) -> Figure:
     """The mean of one figure a seed, where only the figures are known: what records keep.
 
     Seeds are resampled. The prompts' part is drawn from a normal distribution as wide as the
@@ -109,31 +91,27 @@ def pool_seeds(
 
     Args:
         figures: one 95 % figure for each seed.
-        confidence: coverage, between 0 and 1.
-        resamples: bootstrap samples.
-        seed: of the bootstrap.
 
     Returns:
         The figure; `n` is the number of seeds.
 
     Raises:
-        CasebookError: no figures, one that is not finite, or a confidence outside (0, 1).
+        CasebookError: no figures, or one that is not finite.
 
     >>> one = {"value": 0.8, "low": 0.75, "high": 0.85, "n": 250}
     >>> pool_seeds([one, one, one])["value"]
     0.8
     """
-    _check_confidence(confidence)
     table = [[figure["value"], figure["low"], figure["high"]] for figure in figures]
     value, low, high = _finite(table).reshape(-1, 3).T
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(value), size=(resamples, len(value)))
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(len(value), size=(RESAMPLES, len(value)))
     # Evenly spaced quantiles in random order, so that one figure keeps its interval exactly.
-    normal = norm.ppf((rng.permutation(resamples) + 0.5) / resamples)
-    error = normal / np.quantile(normal, 0.975)
+    normal = norm.ppf((rng.permutation(RESAMPLES) + 0.5) / RESAMPLES)
+    error = normal / np.quantile(normal, ENDS[1])
     below, above = (value - low)[drawn].mean(axis=1), (high - value)[drawn].mean(axis=1)
     means = value[drawn].mean(axis=1) + error * np.where(error < 0, below, above)
-    return _figure(value.mean(), *_ends(means, confidence), len(value))
+    return _figure(value, *np.quantile(means, ENDS))
 
 
 def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
@@ -169,10 +147,10 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
     return 1.0 - np.exp(missed)
 
 
-def _bootstrap(values: np.ndarray, confidence: float, resamples: int, seed: int) -> Figure:
+def _bootstrap(values: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
     rng = np.random.default_rng(seed)
     means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
-    return _figure(values.mean(), *_ends(means, confidence), len(values))
+    return _figure(values, *np.quantile(means, ENDS))
 
 
 def _finite(values: ArrayLike) -> np.ndarray:
@@ -184,17 +162,7 @@ def _finite(values: ArrayLike) -> np.ndarray:
     return array
 
 
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise CasebookError(f"confidence lies between 0 and 1, like 0.95; got {confidence!r}")
-
-
-def _ends(means: np.ndarray, confidence: float) -> np.ndarray:
-    return np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-
-
-def _figure(value: float, low: float, high: float, n: int) -> Figure:
+def _figure(values: np.ndarray, low: float, high: float) -> Figure:
     """Six digits: far below what any interval resolves, and readable in a record."""
-    return Figure(
-        value=round(float(value), 6), low=round(float(low), 6), high=round(float(high), 6), n=int(n)
-    )
+    value, low, high = (round(float(number), 6) for number in (values.mean(), low, high))
+    return Figure(value=value, low=low, high=high, n=len(values))
