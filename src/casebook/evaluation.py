@@ -11,7 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from casebook.backend import unsloth_chosen
 from casebook.case import NO_ANSWER, Case, CasebookError, load_case
@@ -70,15 +71,15 @@ class Evaluation:
         """Figures with 95 % intervals, and the label tables of the sampled completions."""
         greedy, sampled = self.decoded("greedy"), self.decoded("sample")
         main = sampled if len(sampled) else greedy
-        figures = {
-            "greedy_accuracy": _figure(greedy, "strict"),
-            "sampled_accuracy": _figure(sampled, "strict"),
-            "lenient_accuracy": _figure(main, "correct"),
-            "well_formed": _figure(main, "well_formed"),
-            "mean_completion_tokens": _figure(main, "tokens"),
-            "truncated": _figure(main, "truncated"),
+        wanted = {
+            "greedy_accuracy": (greedy, "strict"),
+            "sampled_accuracy": (sampled, "strict"),
+            "lenient_accuracy": (main, "correct"),
+            "well_formed": (main, "well_formed"),
+            "mean_completion_tokens": (main, "tokens"),
+            "truncated": (main, "truncated"),
         }
-        figures = {name: figure for name, figure in figures.items() if figure}
+        figures = {name: _figure(*what) for name, what in wanted.items() if len(what[0])}
         if self.drift is not None:
             figures["kl_from_base"] = self.drift
         if self.batch and self.batch < LARGEST_BATCH:
@@ -109,9 +110,10 @@ class Evaluation:
         """The rows of one way of decoding, `greedy` or `sample`."""
         return self.rows[self.rows["decoding"] == decoding]
 
-    def confusion(self, decoding: str = "sample") -> pd.DataFrame:
-        """Counts: true label (rows) by extracted answer (columns, the last one `none`)."""
-        rows = self.decoded(decoding)
+    def confusion(self) -> pd.DataFrame:
+        """Counts of the sampled completions (of the greedy ones, where none were sampled): true
+        label (rows) by extracted answer (columns, the last one `none`)."""
+        rows = self.decoded("sample")
         rows = rows if len(rows) else self.rows
         table = pd.crosstab(rows["answer"], rows["extracted"].fillna(NO_ANSWER))
         return table.reindex(
@@ -173,11 +175,10 @@ def evaluate(
     jobs = [(i, "greedy", 0) for i in kept if greedy]
     jobs += [(i, "sample", k) for i in kept for k in range(samples)]
 
-    ends, stored = end_ids(model, tokenizer), _stored(store, jobs)
-    written = {
-        job: completed(tokenizer, prompts[job[0]], ids, ends) for job, (ids, _) in stored.items()
-    }
-    sizes = [size for _, size in stored.values()]
+    ends, written, sizes = end_ids(model, tokenizer), {}, []
+    for job, ids, size in _stored(store, jobs):
+        written[job] = completed(tokenizer, prompts[job[0]], ids, ends)
+        sizes.append(size)
     with _measuring(model):
         for sampled in (False, True):
             todo = [j for j in jobs if (j[1] == "sample") == sampled and j not in written]
@@ -194,7 +195,7 @@ def evaluate(
                 written |= new
                 sizes.append(size)
                 if store:
-                    _store(Path(store), new, size)
+                    _keep(Path(store), new, size)
                 if progress:
                     progress(len(written), len(jobs))
         drawn = [written[job] for job in jobs if job[1] == "sample"]
@@ -230,30 +231,28 @@ def graded(
 Job = tuple[int, str, int]
 
 
-def _stored(store: str | Path | None, jobs: Sequence[Job]) -> dict[Job, tuple[list[int], int]]:
-    """The token ids that a file holds already, each with the size limit of its batch.
+def _stored(store: str | Path | None, jobs: Sequence[Job]) -> list[tuple[Job, list[int], int]]:
+    """What a file holds already: job, token ids, and the size limit of its batch.
 
     A line that a kill cut short does not count.
     """
-    found: dict[Job, tuple[list[int], int]] = {}
-    there = store and Path(store).exists()
-    for line in Path(store).read_text(errors="replace").splitlines() if there else ():
-        try:
-            *job, ids, size = json.loads(line)
-            found[tuple(job)] = ids, size
-        except (ValueError, TypeError):
-            continue
-    if not found.keys() <= set(jobs):
+    found = []
+    if store and Path(store).exists():
+        for line in Path(store).read_text(errors="replace").splitlines():
+            with suppress(ValueError, TypeError):
+                *job, ids, size = json.loads(line)
+                found.append((tuple(job), ids, size))
+    if not {job for job, *_ in found} <= set(jobs):
         raise CasebookError(f"{store} holds completions of another evaluation")
     return found
 
 
-def _store(path: Path, completions: Mapping[Job, Mapping], size: int) -> None:
+def _keep(path: Path, completions: Mapping[Job, Mapping], size: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps([*job, written["ids"][1], size]) for job, written in completions.items()]
     with open(path, "a") as file:
-        # What a kill left may be half a line: the first one here begins a new one.
-        file.write("\n" + "\n".join(lines) + "\n")
+        file.write("\n")  # what a kill left may be half a line
+        for job, written in completions.items():
+            file.write(json.dumps([*job, written["ids"][1], size]) + "\n")
 
 
 def _fitting(prompts: Sequence[list[int]], model: Any, settings: Mapping, name: str) -> list[int]:
@@ -298,7 +297,6 @@ def evaluate_to_record(
     Raises:
         CasebookError: as `evaluate`; or no policy of this case and profile lies in the folder.
     """
-    load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     examples = (variant or "").partition("shots")[2]  # as in `shots8` and `chat-shots2`
     longer = EXAMPLE_TOKENS * int(examples) if examples.isdecimal() else 0
     if model_path is None:
@@ -315,11 +313,10 @@ def evaluate_to_record(
                 f"{model_path} was trained for {card['case']}/{card['profile']}, "
                 f"not for {case}/{profile}"
             )
-    asked = {"split": split, "samples": samples, "seed": seed}
-    asked |= {"profile": profile, "variant": variant or settings["variant"]}
-    evaluation = evaluate(
-        model, tokenizer, case, limit=limit, settings=settings, progress=progress, **asked
-    )
+    asked = {"split": split, "samples": samples, "seed": seed, "profile": profile}
+    asked["variant"] = variant or settings["variant"]
+    more = {"limit": limit, "settings": settings, "progress": progress}
+    evaluation = evaluate(model, tokenizer, case, **asked, **more)
     return {
         "case": case,
         **asked,
@@ -370,9 +367,8 @@ def _measuring(model: Any) -> Iterator[None]:
         model.train(was_training)
 
 
-def _figure(rows: pd.DataFrame, column: str) -> dict[str, float] | None:
-    of_prompts = rows.groupby("row")[column].mean().to_numpy(dtype=float)
-    return mean_interval(of_prompts) if len(of_prompts) else None
+def _figure(rows: pd.DataFrame, column: str) -> dict[str, float]:
+    return mean_interval(rows.groupby("row")[column].mean().to_numpy(dtype=float))
 
 
 def _drift(
@@ -404,16 +400,12 @@ def token_logps(
 
     `batch` holds the token ids of prompts and completions; a `constraint` rescales them.
     """
-    length = max(len(prompt) + len(completion) for prompt, completion in batch)
-    ids = torch.zeros((len(batch), length), dtype=torch.long)
-    attention = torch.zeros_like(ids)
-    mask = torch.zeros((len(batch), length - 1), dtype=torch.bool)
-    for i, (prompt, completion) in enumerate(batch):
-        size = len(prompt) + len(completion)
-        ids[i, :size] = torch.tensor([*prompt, *completion])
-        attention[i, :size] = 1
-        mask[i, len(prompt) - 1 : size - 1] = True
-    ids, attention, mask = (t.to(model.device) for t in (ids, attention, mask))
+    whole = [torch.tensor([*prompt, *completion]) for prompt, completion in batch]
+    ids = pad_sequence(whole, batch_first=True).to(model.device)
+    place = torch.arange(ids.shape[1], device=model.device)
+    ends = torch.tensor([len(row) for row in whole], device=model.device)[:, None]
+    begins = ends - torch.tensor([[len(completion)] for _, completion in batch]).to(ends)
+    attention, mask = (place < ends).long(), ((begins <= place) & (place < ends))[:, 1:]
     with torch.inference_mode():
         logits = model(input_ids=ids, attention_mask=attention).logits[:, :-1].float()
         for i, (prompt, completion) in enumerate(batch if constraint else ()):
