@@ -46,7 +46,7 @@ def test_the_kept_completions_of_smollm2_are_graded_as_their_record_says(name, n
         pytest.skip(f"CASEBOOK_DATA_DIR names no folder with {needs}")
     case, study = load_case(name), f"smol_{name}"
     kept = studies.read(study)["parts"]
-    for title, written in read_rows(studies.completions_path(study)).groupby("part"):
+    for title, written in read_rows(studies.path(study).with_suffix(".jsonl.gz")).groupby("part"):
         part = kept[title]
         gold = case.load(part["split"], "smol", variant=part["variant"])["answer"]
         grades = [

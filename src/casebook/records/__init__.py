@@ -36,6 +36,5 @@ from casebook.records.record import (
     read_rows,
     recorded,
     revision,
-    torch_cuda,
     write_rows,
 )

@@ -12,13 +12,11 @@ import hashlib
 import json
 import os
 import platform
-import re
 import subprocess
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,19 +75,17 @@ def recorded(
     for case in cases:
         check_name("case", case, known_cases())
     check_name("profile", profile, PROFILES)
-    found: dict[Path, list[Path]] = {}
-    for case in cases:
-        for path in (paths.RESULTS / case / profile).glob("*/seed*.json"):
-            found.setdefault(path.parent, []).append(path)
+    folders = [paths.RESULTS / case / profile for case in cases]
+    found = sorted({path.parent for folder in folders for path in folder.glob("*/seed*.json")})
     for arm in arms:
         check_name(f"recorded arm of {', '.join(cases)}", arm, sorted({f.name for f in found}))
-    chosen = [folder for folder in sorted(found) if not arms or folder.name in arms]
+    chosen = [folder for folder in found if not arms or folder.name in arms]
     if not chosen:
         raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
     if seed is None:
-        return [min(found[folder], key=lambda path: int(path.stem[4:])) for folder in chosen]
+        return [min(f.glob("seed*.json"), key=lambda path: int(path.stem[4:])) for f in chosen]
     for folder in chosen:
-        if folder / f"seed{seed}.json" not in found[folder]:
+        if not (folder / f"seed{seed}.json").exists():
             raise CasebookError(f"{folder.parents[1].name}/{folder.name} has no record of {seed=}")
     return [folder / f"seed{seed}.json" for folder in chosen]
 
@@ -230,7 +226,7 @@ def digest(value: Any) -> str:
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, hardware, threads, git revision and time, without importing any of the packages.
+    """Versions, hardware, threads, git revision and time.
 
     A package that is not installed is left out; what this machine does not tell is `None`.
 
@@ -246,7 +242,7 @@ def provenance() -> dict[str, Any]:
             "gpu": _gpu("name"),
             "gpu_memory": _gpu("memory.total"),
             "gpu_driver": _gpu("driver_version"),
-            "cuda": torch_cuda(),
+            "cuda": _cuda(),
         },
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "machine": machine(),
@@ -270,23 +266,6 @@ def machine() -> dict[str, str | None]:
         "torch": _versions().get("torch"),
         "threads": os.environ.get("OMP_NUM_THREADS"),
     }
-
-
-def torch_cuda() -> str | None:
-    """The CUDA that torch was built for, such as `13.0`; `None` of a CPU build, or without torch.
-
-    The package's version says it only on PyTorch's own index; its `version.py` says it always.
-    It is read, not imported: torch takes seconds.
-    """
-    spec = find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    try:
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    found = re.search(r"^cuda\b[^=\n]*= *['\"](\d+\.\d+)['\"]", text, re.MULTILINE)
-    return found[1] if found else None
 
 
 def revision() -> dict[str, Any]:
@@ -313,6 +292,15 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[name.removeprefix("rlvr-").replace("-", "_")] = version(name)
     return found
+
+
+def _cuda() -> str | None:
+    """The CUDA that torch was built for, as `13.0`; `None` of a CPU build, or without torch."""
+    with contextlib.suppress(ImportError, OSError):
+        import torch
+
+        return torch.version.cuda
+    return None
 
 
 def _gpu(field: str) -> str | None:

@@ -34,17 +34,12 @@ def path(name: str) -> Path:
     return paths.RESULTS / STUDIES[name] / "data" / f"{name}.json"
 
 
-def completions_path(name: str) -> Path:
-    """Where the completions of a study are kept, if it keeps them apart."""
-    return path(name).with_suffix(".jsonl.gz")
-
-
 def read(name: str) -> dict[str, Any]:
     """The committed record of a study; a `CasebookError` says what brings it back."""
     file = path(name)
     try:
-        return dict(read_json(file))
-    except (CasebookError, TypeError, ValueError):
+        return read_json(file)
+    except CasebookError:
         raise CasebookError(
             f"there is no record of a study at {file} that can be read: {command(name)} brings it"
         ) from None
