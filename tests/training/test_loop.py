@@ -568,6 +568,12 @@ def test_wandb_is_offline_without_a_login_and_gets_the_held_out_figures(tmp_path
     seen = [v["eval/greedy_accuracy"] for v in logged if "eval/greedy_accuracy" in v]
     assert seen == run.validation()["greedy_accuracy"].tolist()
     assert sum("train/reward" in values for values in logged) == 2
+    second = training.Run(tmp_path / "second")
+    second.path.mkdir()
+    with loop._tracked(second, training.read_config(SMOKE, {"report_to": "wandb"})):
+        assert wandb.run is not None
+    assert list(second.path.glob("wandb/offline-run-*"))
+    assert len(list(run.path.glob("wandb/offline-run-*"))) == 1
 
 
 # Chat models -------------------------------------------------------------------------------

@@ -146,9 +146,6 @@ class RunCallback(TrainerCallback):
         if every and (state.global_step % every == 0 or state.global_step == state.max_steps):
             self._evaluate(state.global_step, model)
 
-    def on_train_end(self, args, state, control, **kwargs):
-        self.progress.finish()
-
     @property
     def seconds(self) -> float:
         """Wall time of the training so far, over all its resumptions."""

@@ -78,7 +78,12 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
 
     try:
         with engine.freed_afterwards(), contextlib.ExitStack() as held:
-            return _train(run, config) if processes.agreed(begins) else run
+            if not processes.agreed(begins):
+                return run
+            title = f"{config.case}/{config.profile}, seed {config.seed}"
+            progress = Progress(title, quiet=not processes.first())
+            held.callback(progress.finish)
+            return _train(run, config, progress)
     except (OSError, RuntimeError, SafetensorError) as error:
         trouble = write_trouble(error)
         if trouble is None and not (run.path / "config.yaml").exists():
@@ -116,34 +121,33 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
 @contextlib.contextmanager
 def _tracked(run: Run, config: Config) -> Iterator[None]:
     """W&B, where `report_to` names it: TRL's own callback logs there, offline without a login."""
-    if "wandb" not in config.report_to:
+    if "wandb" not in config.report_to or not processes.first():
         yield
         return
     import wandb
 
-    began_before = wandb.run is not None
-    os.environ.setdefault("WANDB_DIR", str(run.path))
-    os.environ.setdefault("WANDB_PROJECT", "rlvr-casebook")
-    if not wandb.login(prompt=False):
-        os.environ.setdefault("WANDB_MODE", "offline")
-        wandb.teardown()  # it reads the environment once, and has done so to log in
     try:
-        yield
+        mode = os.environ.get("WANDB_MODE")
+        if not mode and not wandb.login(prompt=False):
+            mode = "offline"
+        began_before = wandb.run and contextlib.nullcontext()
+        with began_before or wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "rlvr-casebook"),
+            dir=os.environ.get("WANDB_DIR", run.path),
+            name=config.run_name,
+            mode=mode,
+        ):
+            yield
     except wandb.errors.Error as error:
         said = str(error).strip().splitlines()[0]
         raise CasebookError(
             f"W&B cannot begin a run ({said}): WANDB_MODE=offline trains without its server"
         ) from error
-    finally:
-        if wandb.run is not None and not began_before:
-            wandb.finish()
 
 
-def _train(run: Run, config: Config) -> Run:
+def _train(run: Run, config: Config, progress: Progress) -> Run:
     forget_peak()
     model, tokenizer, rows, dropped = beginning(config)
-    title = f"{config.case}/{config.profile}, seed {config.seed}"
-    progress = Progress(title, quiet=not processes.first())
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
     callback = RunCallback(run, config, tokenizer, progress)

@@ -6,7 +6,6 @@ here keeps the run folder to one writer. With one process everything below does 
 """
 
 import gc
-import hashlib
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +17,6 @@ from casebook.settings import ANY, FIELDS
 
 # The others wait while the first evaluates. Torch would give up after 10 or 30 minutes.
 PATIENCE = timedelta(days=2)
-_store: Any = None
 
 
 def count() -> int:
@@ -33,7 +31,6 @@ def first() -> bool:
 
 def begin() -> None:
     """Join the other processes, before TRL does it with less patience; once is enough."""
-    global _store
     if count() == 1:
         return
     import torch
@@ -41,31 +38,31 @@ def begin() -> None:
     if torch.distributed.is_initialized():
         return
     backend = "gloo"
-    if not _sharing_a_gpu() and torch.cuda.is_available():
+    if torch.cuda.device_count() >= _here():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
         backend = "cpu:gloo,cuda:nccl"
     try:
-        _store, number, processes = next(torch.distributed.rendezvous("env://", timeout=PATIENCE))
+        torch.distributed.init_process_group(backend, timeout=PATIENCE)
     except ValueError as error:
         raise CasebookError(
             f"WORLD_SIZE is {count()}, and no launcher says where the others are: start this with "
             "accelerate launch or torchrun"
         ) from error
-    torch.distributed.init_process_group(
-        backend, store=_store, rank=number, world_size=processes, timeout=PATIENCE
-    )
 
 
 def check(config: Any) -> None:
     """Raise a `CasebookError` where several processes cannot train by a configuration."""
     if count() == 1:
         return
-    if not config.use_cpu and _sharing_a_gpu():
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if not config.use_cpu and 0 < gpus < _here():
         raise CasebookError(
-            f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, and it shows {_gpus()} "
-            "GPU: start one process for each GPU"
+            f"{_here()} processes on this machine, and it shows {gpus} GPU: start one process for "
+            "each GPU"
         )
-    if config.use_cpu or not _gpus():
+    if config.use_cpu or not gpus:
         # accelerate would number the CPUs, and torch loads no checkpoint onto a `cpu:0`.
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     alone = {name: field.shared for name, field in FIELDS.items() if field.shared is not ANY}
@@ -101,18 +98,16 @@ def agreed(act: Callable[[], Any]) -> Any:
     """What `act` gives in the first process, or its `CasebookError`, in all that wait for it."""
     if count() == 1:
         return act()
-    import torch
-
-    said: list[Any] = [None, None]
+    said = None, None
     if first():
         try:
-            said[0] = act()
+            said = act(), None
         except CasebookError as error:
-            said[1] = str(error)
-    torch.distributed.broadcast_object_list(said, src=0)
-    if said[1] is not None:
-        raise CasebookError(said[1])
-    return said[0]
+            said = None, str(error)
+    found, refusal = gathered([said])[0]
+    if refusal is not None:
+        raise CasebookError(refusal)
+    return found
 
 
 def gathered(rows: list[Any]) -> list[Any]:
@@ -143,20 +138,6 @@ def end() -> bool:
     return first()
 
 
-def says_it(sentence: str) -> bool:
-    """Whether this process should tell the user, and none has told the same before."""
-    if _store is None:
-        return first()
-    mark = hashlib.sha256(sentence.encode()).hexdigest()
-    return _store.add(f"casebook/{mark}", 1) == 1
-
-
-def _gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def _sharing_a_gpu() -> bool:
-    """Whether more processes were started on this machine than it has GPUs, and it has some."""
-    return 0 < _gpus() < int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+def _here() -> int:
+    """How many of the processes are on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)

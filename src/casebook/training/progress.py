@@ -1,16 +1,14 @@
 """How far a training is: one line that renews itself, with reward and the time that is left.
 
-In a notebook the line is an output that is updated in place, and ends without times, so that a
-committed notebook does not change with the weather. In a terminal it is a bar; in a log file,
-lines a tenth of the way apart.
+In a notebook the line ends without times, so that a committed notebook does not change with the
+weather. In a log file it is a line a tenth of the way apart.
 """
 
 import sys
 import time
 from collections.abc import Callable, Mapping
 
-from rich.progress import Progress as Bar
-from rich.progress import TextColumn
+from rich.console import Console
 
 SECONDS_BETWEEN = 10.0  # two lines of a log about one measurement
 
@@ -19,24 +17,24 @@ class Progress:
     """Shows the steps of one training, or nothing where it is to be quiet."""
 
     def __init__(self, title: str, quiet: bool = False):
-        self.title, self.quiet, self.held_out = title, quiet, ""
-        self.bar: Bar | None = None
-        self.output = None
+        self.title, self.quiet, self.held_out, self.last = title, quiet, "", title
+        self.renew = self.status = None
 
     def start(self, step: int, steps: int) -> None:
         """Begin at `step` (not 0 after a resumption) of `steps`."""
-        self.first, self.steps = step, steps
-        self.started = time.perf_counter()
+        self.first, self.steps, self.started = step, steps, time.perf_counter()
+        console = Console(stderr=True)
         if self.quiet:
             return
-        if _in_notebook():
-            from IPython.display import display
+        if console.is_jupyter:
+            from IPython.display import Pretty, display
 
-            self.output = display(_plain(f"{self.title}: starting"), display_id=True)
+            output = display(Pretty(f"{self.title}: starting"), display_id=True)
+            self.renew = lambda line: output.update(Pretty(line))
         elif sys.stderr.isatty():
-            self.bar = Bar(*Bar.get_default_columns(), TextColumn("{task.fields[figures]}"))
-            self.task = self.bar.add_task(self.title, total=steps, completed=step, figures="")
-            self.bar.start()
+            self.status = console.status(f"{self.title}: starting")
+            self.status.start()
+            self.renew = self.status.update
 
     def update(self, step: int, logs: Mapping[str, float]) -> None:
         """Show how a step went."""
@@ -44,14 +42,11 @@ class Progress:
         if "reward" in logs:
             without = logs.get("frac_reward_zero_std", float("nan"))
             figures = f"reward {logs['reward']:.2f}, groups without gradient {without:.0%}"
-        figures += self.held_out
         per_step = (time.perf_counter() - self.started) / max(step - self.first, 1)
         left = per_step * (self.steps - step)
-        self.last = line = f"{self.title}: step {step}/{self.steps}, {figures}"
-        if self.output is not None:
-            self.output.update(_plain(f"{line}, {left // 60:.0f}:{left % 60:02.0f} left"))
-        elif self.bar:
-            self.bar.update(self.task, completed=step, figures=figures)
+        self.last = line = f"{self.title}: step {step}/{self.steps}, {figures}{self.held_out}"
+        if self.renew:
+            self.renew(f"{line}, {left // 60:.0f}:{left % 60:02.0f} left")
         elif step % max(self.steps // 10, 1) == 0 or step == self.steps:
             self.say(f"{line}, {left:.0f} s left")
 
@@ -67,8 +62,8 @@ class Progress:
         def show(done: int, to_do: int) -> None:
             nonlocal said
             line = f"{self.title}: measuring {what}, {done} of {to_do} completions"
-            if self.output is not None:
-                self.output.update(_plain(line))
+            if self.renew:
+                self.renew(line)
             elif time.perf_counter() - said > SECONDS_BETWEEN:
                 said = time.perf_counter()
                 self.say(line)
@@ -77,26 +72,15 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a line beside the progress: nowhere in a notebook, whose output stays short."""
-        if self.bar:
-            self.bar.console.print(line)
-        elif self.output is None and not self.quiet:
+        if self.status:
+            self.status.console.print(line)
+        elif not (self.renew or self.quiet):
             print(line, file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """End the display."""
-        if self.output is not None:
-            self.output.update(_plain(getattr(self, "last", self.title)))
-        if self.bar:
-            self.bar.stop()
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and shell.__class__.__name__ != "TerminalInteractiveShell"
-
-
-def _plain(text: str):
-    from IPython.display import Pretty
-
-    return Pretty(text)
+        """End the display: the line of the last step stays."""
+        if self.status:
+            self.status.stop()
+            self.say(self.last)
+        elif self.renew:
+            self.renew(self.last)
