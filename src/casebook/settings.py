@@ -9,7 +9,7 @@ import json
 import math
 import os
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,7 +60,7 @@ class Field(NamedTuple):
 
     def __str__(self) -> str:
         """What the field takes, in words."""
-        text = KINDS[self.kind]
+        text = KINDS[self.kind][0]
         if self.choices:
             text = f"one of {', '.join(self.choices)}"
         if self.low > -math.inf and self.high < math.inf:
@@ -73,40 +73,56 @@ class Field(NamedTuple):
         """Whether a value of a file is one for this field."""
         if value is None:
             return self.none
-        if self.kind == "whole":
-            return type(value) is int and self._within(value)
-        if self.kind == "number":
-            return not isinstance(value, bool) and self._within(_number(value))
-        if self.kind == "flag":
-            return isinstance(value, bool)
-        if self.kind == "word":
-            return isinstance(value, str) and value in self.choices
-        if self.kind == "text":
-            return _is_text(value)
-        if self.kind == "modules" and _is_text(value):
-            return True
-        if self.kind in ("names", "modules"):
-            texts = isinstance(value, list) and value and all(map(_is_text, value))
-            return bool(texts) and len(set(value)) == len(value)
-        if self.kind == "numbers":
-            numbers = isinstance(value, list) and not any(isinstance(v, str) for v in value)
-            return numbers and all(map(Field("number").takes, value))
-        return isinstance(value, Mapping) and _is_plain(value)
-
-    def _within(self, value: float) -> bool:
-        return self.low <= value <= self.high and math.isfinite(value) and value not in self.but
+        right = KINDS[self.kind][1](value)
+        if self.kind in ("whole", "number"):
+            number = _number(value)
+            return right and self.low <= number <= self.high and number not in self.but
+        return right and (not self.choices or value in self.choices)
 
 
-KINDS = {
-    "whole": "a whole number",
-    "number": "a number",
-    "flag": "true or false",
-    "word": "a word",
-    "text": "a text",
-    "names": "a list of different names",
-    "modules": "a name or a list of different names",
-    "numbers": "a list of numbers",
-    "mapping": "a mapping of names to values",
+def _number(value: Any) -> float:
+    """A number, also where YAML calls it a text (`1e-3` has no point); else not a number."""
+    right = isinstance(value, int | float | str) and not isinstance(value, bool)
+    try:
+        return float(value) if right else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _are_names(value: Any) -> bool:
+    texts = isinstance(value, list) and all(map(_is_text, value))
+    return texts and len(set(value)) == len(value) > 0
+
+
+def _are_numbers(value: Any) -> bool:
+    numbers = isinstance(value, list) and not any(isinstance(v, str) for v in value)
+    return numbers and all(math.isfinite(_number(v)) for v in value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether records can keep a mapping: names, and JSON's own types below them."""
+    try:
+        written = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(value, Mapping) and json.loads(written) == value
+
+
+# Kind -> in words, and whether a value is that; bounds and choices come besides.
+KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "whole": ("a whole number", lambda value: type(value) is int),
+    "number": ("a number", lambda value: math.isfinite(_number(value))),
+    "flag": ("true or false", lambda value: isinstance(value, bool)),
+    "word": ("a word", lambda value: isinstance(value, str)),
+    "text": ("a text", _is_text),
+    "names": ("a list of different names", _are_names),
+    "modules": ("a name or a list of different names", lambda v: _is_text(v) or _are_names(v)),
+    "numbers": ("a list of numbers", _are_numbers),
+    "mapping": ("a mapping of names to values", _is_plain),
 }
 FLAG, TEXT, MAPPING = Field("flag"), Field("text"), Field("mapping", none=True)
 SHARE = Field("number", 0, 1)
@@ -143,9 +159,7 @@ FIELDS: dict[str, Field] = {
     "reward_funcs": Field("names", marks="needed", own=None),
     "reward_weights": Field("numbers", none=True),
     "reward_kwargs": MAPPING._replace(own={}),
-    "multi_objective_aggregation": _word(
-        "sum_then_normalize", "normalize_then_sum", plain="sum_then_normalize"
-    ),
+    "multi_objective_aggregation": _word("sum_then_normalize"),
     # Rollouts
     "per_device_train_batch_size": SIZE._replace(marks="needed"),
     "gradient_accumulation_steps": SIZE._replace(marks="needed"),
@@ -195,8 +209,7 @@ FIELDS: dict[str, Field] = {
     "max_steps": STEPS._replace(marks="needed"),
     "learning_rate": Field("number", 0, 1000, marks="needed"),
     "lr_scheduler_type": _word(
-        *("linear", "cosine", "cosine_with_restarts", "cosine_with_min_lr", "constant"),
-        *("constant_with_warmup", "inverse_sqrt"),
+        *("linear", "cosine", "cosine_with_min_lr", "constant", "constant_with_warmup"),
         marks="needed",
     ),
     "lr_scheduler_kwargs": MAPPING._replace(plain={}),
@@ -242,18 +255,9 @@ def marked(*marks: str) -> tuple[str, ...]:
     return tuple(n for n, field in FIELDS.items() if set(marks) & set(field.marks.split()))
 
 
-# What one more evaluation may set, and what a schedule of the learning rate may.
-ALSO = {
-    "variant": TEXT,
-    "constraint": FIELDS["constraint"],
-    "limit": Field("whole", 1, 1_000_000),
-}
-SCHEDULES = {
-    "cosine": {"num_cycles": AMOUNT},
-    "cosine_with_restarts": {"num_cycles": STEPS},
-    "cosine_with_min_lr": {"num_cycles": AMOUNT, "min_lr": AMOUNT, "min_lr_rate": SHARE},
-    "inverse_sqrt": {"timescale": STEPS},
-}
+# What one more evaluation may set, and what the one schedule that ends above 0 has to.
+ALSO = {"variant": TEXT, "constraint": FIELDS["constraint"], "limit": STEPS}
+MIN_LR = {"cosine_with_min_lr": {"min_lr": AMOUNT, "min_lr_rate": SHARE}}
 ARM_FIELDS = {"question", "profile", "seeds", "overrides"}
 EXTENSION = "extension_hours"  # of an arm that is made only when it is named, and may wait
 # What a setting needs installed: (field, its values) -> library.
@@ -352,9 +356,8 @@ def chosen_runs(
     case: str, profile: str, arms: Iterable[str] | None, seeds: Iterable[int] | None
 ) -> list[tuple[str, int, dict[str, Any]]]:
     """The runs that some arms and seeds of a case name, all checked: arm, seed, overrides."""
-    load_case(case)
-    check_name("profile", profile, PROFILES)
     known = {name: arm for name, arm in read_arms(case).items() if arm["profile"] == profile}
+    check_name("profile", profile, PROFILES)
     if not known:
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
     core = [name for name, arm in known.items() if EXTENSION not in arm]
@@ -403,8 +406,6 @@ def parse_yaml(text: str) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
     try:
-        if path.is_char_device() or path.stat().st_size > 2**20:
-            raise CasebookError("no file of at most 1 MiB, as settings are")
         settings = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
@@ -447,7 +448,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     for name, given in parameters.items():
         check_name("reward in reward_kwargs", name, rewards)
         if not isinstance(given, Mapping):
-            raise CasebookError(f"reward_kwargs of {name} must be {KINDS['mapping']}")
+            raise CasebookError(f"reward_kwargs of {name} must be {MAPPING}")
     try:
         for name in rewards:  # the KL part is no reward of the case, and takes no parameters
             case.rewards.get(name, lambda: None)(**parameters.get(name, {}))
@@ -490,9 +491,9 @@ def _check_together(settings: Mapping[str, Any]) -> None:
             f"are not divisible by num_generations {settings['num_generations']}"
         )
     schedule = settings["lr_scheduler_type"]
-    known, given = SCHEDULES.get(schedule, {}), settings.get("lr_scheduler_kwargs") or {}
+    known, given = MIN_LR.get(schedule, {}), settings.get("lr_scheduler_kwargs") or {}
     _check_fields(given, known, f"parameter of {schedule}")
-    if schedule == "cosine_with_min_lr" and len({"min_lr", "min_lr_rate"} & set(given)) != 1:
+    if known and len(given) != 1:
         raise CasebookError(f"{schedule} needs lr_scheduler_kwargs with min_lr or min_lr_rate")
     if settings.get("measure") == "validation" and settings.get("evaluate_every") == 0:
         raise CasebookError("measure validation needs evaluate_every above 0, or nothing is seen")
@@ -514,24 +515,3 @@ def _check_plain(settings: Mapping[str, Any]) -> None:
     check_name("loss type", settings["loss_type"], LOSSES)
     if settings["beta"] and not (settings["method"] == "plain_grpo" and settings["use_peft"]):
         raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
-
-
-def _number(value: Any) -> float:
-    """A number, also where YAML calls it a text (`1e-3` has no point); else not a number."""
-    try:
-        return float(value) if isinstance(value, int | float | str) else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
-
-
-def _is_plain(value: Mapping) -> bool:
-    """Whether records can keep it: names, and JSON's own types below them."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return json.loads(text) == value

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from casebook import training
 from casebook.training.log import CompletionLog, curve, skipped_steps
@@ -30,25 +29,6 @@ def test_completions_are_written_at_the_steps_asked_for(tmp_path, changes, steps
     log = log_of(tmp_path, **changes)
     span = 2 if "num_iterations" in changes and "method" not in changes else 1
     assert [step for step in range(1, 33, span) if log._due(step)] == steps
-
-
-def test_advantages_of_parts_that_are_scaled_apart_are_those_of_trl(tmp_path):
-    weights = [3.0, 0.5]
-    names = ["correct", "random_reward"]
-    asked = {"reward_funcs": names, "reward_weights": weights, "reward_kwargs": {}}
-    log = log_of(tmp_path, multi_objective_aggregation="normalize_then_sum", **asked)
-    size = log.group_size
-    values = np.random.default_rng(0).random((3 * size, 2))
-    table = pd.DataFrame({f"reward/{name}": values[:, i] for i, name in enumerate(names)})
-    table["reward"] = values @ weights
-
-    grouped = torch.tensor(values).view(-1, size, 2)
-    scaled = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)
-    total = (scaled.view(-1, 2) * torch.tensor(weights, dtype=torch.float64)).sum(1)
-    expected = (total - total.mean()) / (total.std() + 1e-4)
-    assert log._advantages(table) == pytest.approx(expected.numpy())
-    plain = log_of(tmp_path, **asked)._advantages(table)
-    assert not np.allclose(plain, expected)
 
 
 @pytest.mark.parametrize("no_number", [float("nan"), np.inf, -np.inf, None])

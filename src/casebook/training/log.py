@@ -36,7 +36,6 @@ class CompletionLog:
         weights = config.reward_weights or [1.0] * len(config.reward_funcs)
         self.weights = dict(zip(config.reward_funcs, weights, strict=True))
         self.group_size, self.scale = config.num_generations, config.scale_rewards
-        self.each_part_scaled = config.multi_objective_aggregation == "normalize_then_sum"
         # One batch of completions serves so many steps; the plain loops count each batch as one.
         batches = config.steps_per_generation * config.num_iterations
         steps = batches // config.gradient_accumulation_steps
@@ -44,15 +43,12 @@ class CompletionLog:
         self.every, self.last_step = config.completions_every, config.max_steps
         self.values: dict[str, list[float]] = {}
 
-    def wrap(self, functions: list[Callable]) -> list[Callable]:
-        """The same reward functions, under the same names; the last of a batch writes it down."""
-        return [self._wrap(function) for function in functions]
+    def wrap(self, function: Callable) -> Callable:
+        """The same reward function, under its name; the last of a batch writes it down."""
 
-    def _wrap(self, function: Callable) -> Callable:
         def reward(prompts, completions, completion_ids, trainer_state, **columns):
-            values = function(
-                prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
-            )
+            asked = {"prompts": prompts, "completions": completions}
+            values = function(**asked, completion_ids=completion_ids, **columns)
             self.values[function.__name__] = values
             if len(self.values) == len(self.weights):
                 if self._due(step := trainer_state.global_step + 1):
@@ -70,42 +66,26 @@ class CompletionLog:
 
     def _write(self, step: int, *columns) -> None:
         """Write one step's completions of all processes, graded and paid; the first one does."""
-        rows = processes.gathered(list(zip(*columns, *self.values.values(), strict=True)))
+        paid = zip(*self.values.values(), strict=True)
+        rows = processes.gathered(list(zip(*columns, paid, strict=True)))
         if not processes.first():
             return
-        prompts, completions, completion_ids, answers, *parts = zip(*rows, strict=True)
-        rows = (
-            {"step": step, "prompt": text_of(prompt), "answer": answer}
-            for prompt, answer in zip(prompts, answers, strict=True)
-        )
-        written = (
-            {
-                "completion": text_of(text),
-                "tokens": len(ids),
-                "truncated": not {*ids[-1:]} & self.ends,
-            }
-            for text, ids in zip(completions, completion_ids, strict=True)
-        )
-        table = graded(self.case, rows, written, self.variant)
-        for name, values in zip(self.values, parts, strict=True):
-            table[f"reward/{name}"] = values
-        table["reward"] = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
-        table["advantage"] = self._advantages(table)
+        asked, written = [], []
+        for prompt, completion, ids, answer, _ in rows:
+            asked.append({"step": step, "prompt": text_of(prompt), "answer": answer})
+            cut = not {*ids[-1:]} & self.ends
+            written.append(
+                {"completion": text_of(completion), "tokens": len(ids), "truncated": cut}
+            )
+        table = graded(self.case, asked, written, self.variant)
+        table[[f"reward/{name}" for name in self.values]] = [parts for *_, parts in rows]
+        rewards = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
+        scaled = group_advantages(rewards.to_numpy(float, copy=True), self.group_size, self.scale)
+        table["reward"], table["advantage"] = rewards, scaled.numpy()
         self.folder.mkdir(exist_ok=True)  # a run's folder that was deleted is not made again
         part = self.folder / "part"
         table.to_parquet(part, index=False)
         os.replace(part, self.folder / f"train_{step:05d}.parquet")
-
-    def _advantages(self, table: pd.DataFrame) -> np.ndarray:
-        """The advantages that TRL computes from these rewards."""
-        if self.each_part_scaled:
-            weights = self.weights.items()
-            total = sum(self._scaled(table[f"reward/{n}"], "group") * w for n, w in weights)
-            return (total - total.mean()) / (total.std(ddof=1) + 1e-4)
-        return self._scaled(table["reward"], self.scale)
-
-    def _scaled(self, rewards: pd.Series, scale: str) -> np.ndarray:
-        return group_advantages(rewards.to_numpy(float, copy=True), self.group_size, scale).numpy()
 
 
 class WatchCallback(TrainerCallback):

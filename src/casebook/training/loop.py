@@ -363,5 +363,5 @@ def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
     for function in functions:
         if isinstance(function, KlPenalty):
             function.bind(model, tokenizer, config.prompts_once)
-    ends = end_ids(model, tokenizer)
-    return CompletionLog(config, run.path / "completions", ends).wrap(functions)
+    log = CompletionLog(config, run.path / "completions", end_ids(model, tokenizer))
+    return [log.wrap(function) for function in functions]
