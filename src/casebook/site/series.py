@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ import yaml
 
 from casebook import paths, records
 from casebook.case import PROFILES, CasebookError, check_name
-from casebook.paths import alone_in
 from casebook.site.colab import write_install_cells
 from casebook.site.normalise import normalise, write_notebook
 from casebook.site.notebooks import check_parameters, group_of, select
@@ -86,11 +86,9 @@ def execute(
     """Execute the notebooks of some cases and keep the copies that succeeded.
 
     Args:
-        cases: `"all"`, or names of cases; `"start"` is the notebooks before them; single ones by
-            number (`"12"`) or file name.
+        cases, start_from: which notebooks, as `select` takes them.
         profile, seed, parameters: of the notebooks; each parameter goes to those that know it.
         jobs: how many cases run at the same time.
-        start_from: only notebooks with this number or a higher one.
         in_place: write the normalised copies back into `notebooks/` and the pictures into
             `figures/`; only with the committed parameters, profile `nano` and seed 0.
         force: run again what is up to date.
@@ -102,7 +100,7 @@ def execute(
 
     Raises:
         CasebookError: before anything runs, for an unknown name, profile or parameter, a value
-            of the wrong type, or nothing to run; later, where `reports/` cannot be written.
+            of the wrong type, or nothing to run.
     """
     notebooks = select(cases, start_from)
     asked = {"PROFILE": profile, "SEED": seed} | dict(parameters or {})
@@ -119,28 +117,16 @@ def execute(
     elif "RUNS_DIR" in os.environ:
         asked.setdefault("RUNS_DIR", os.environ["RUNS_DIR"])
     given = check_parameters(notebooks, asked)
-    groups: dict[str, list[Path]] = {}
-    for notebook in notebooks:
-        groups.setdefault(group_of(notebook), []).append(notebook)
+    groups = [list(group) for _, group in groupby(notebooks, group_of)]
     busy = f"notebooks are being executed into {paths.REPORTS} already: wait for their end"
-    try:
-        with alone_in(paths.REPORTS, busy):
-            series = _Series(given, in_place, force, on_done, log)
-            return sorted(series.run_all(groups.values(), jobs), key=lambda result: result.name)
-    except OSError as error:
-        raise CasebookError(
-            f"stopped, {paths.REPORTS} cannot be written: {error.strerror or error}; "
-            "what was done so far is kept there"
-        ) from error
+    with paths.alone_in(paths.REPORTS, busy):
+        return _Series(given, in_place, force, on_done, log).run_all(groups, jobs)
 
 
 def read_status(folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """What `execution.json` says of each notebook: name -> the fields of `Result`; empty: none."""
-    try:
-        status = json.loads(((folder or paths.REPORTS) / "execution.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return status
+    path = (folder or paths.REPORTS) / "execution.json"
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 class _Series:
@@ -157,13 +143,9 @@ class _Series:
         self.stopped = False
 
     def run_all(self, groups: Iterable[list[Path]], jobs: int) -> list[Result]:
-        """Execute cases, at most `jobs` at a time, the one that took longest first."""
-
-        def seconds(group: list[Path]) -> float:
-            return -sum(self.status.get(n.stem, {}).get("seconds") or 30 for n in group)
-
+        """Execute cases, at most `jobs` at a time."""
         with ThreadPoolExecutor(jobs) as pool:
-            futures = [pool.submit(self.run_case, g) for g in sorted(groups, key=seconds)]
+            futures = [pool.submit(self.run_case, group) for group in groups]
             try:
                 return [result for future in futures for result in future.result()]
             except BaseException:
@@ -198,16 +180,16 @@ class _Series:
         """Execute one notebook, or find that its copy is up to date."""
         executed, partial = (paths.REPORTS / d / notebook.name for d in ("executed", "failed"))
         earlier = self.status.get(result.name, {})
-        current = earlier.get("status") == DONE and earlier.get("digest") == result.digest
-        if current and executed.exists() and not self.force:
+        same = (earlier.get("status"), earlier.get("digest")) == (DONE, result.digest)
+        if same and executed.exists() and not self.force:
             result.status, result.reused = DONE, True
             result.seconds, result.started = earlier["seconds"], earlier["started"]
             self.log(f"{result.name}: up to date (--force runs it again)")
         else:
             self.note(result)
             self.log(f"{result.name}: started")
-            for folder in (executed.parent, partial.parent):
-                folder.mkdir(parents=True, exist_ok=True)
+            for copy in (executed, partial):
+                copy.parent.mkdir(exist_ok=True)
             begun = time.monotonic()
             said = self.papermill(notebook, partial)
             result.seconds = round(time.monotonic() - begun, 1)
@@ -246,14 +228,9 @@ class _Series:
         with self.lock:
             if self.stopped:
                 return STOPPED
-            process = subprocess.Popen(
-                command,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=environment,
-                start_new_session=True,  # Ctrl-C reaches the caller alone, who ends the processes
-            )
+            # In a session of its own: Ctrl-C reaches the caller alone, who ends the processes.
+            pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+            process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
             self.running.add(process)
         said = process.communicate()[1]
         with self.lock:
