@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from casebook import cli, paths
 from casebook.case import CasebookError
 from casebook.cases import problem_sets
+from casebook.training import processes, stopping
 
 TRAIN = ["train", "--config", str(paths.CONFIGS / "poker" / "smoke.yaml")]
 
@@ -62,7 +63,7 @@ def test_every_command_explains_itself(command, monkeypatch, capsys):
         ([*TRAIN, "--set", "beta=-1"], "smoke.yaml: beta is -1, and must be a number, at least 0"),
         ([*TRAIN, "--set", "model_name_or_path=data/nano/pokr"], "no model folder at data/nano/p"),
         ([*TRAIN, "--set", "reward_kwargs={correct: {x: 1}}"], "smoke.yaml: reward_kwargs do not"),
-        ([*TRAIN, "--set", "seed=&a [*a]"], "the value of seed holds itself"),
+        ([*TRAIN, "--set", "seed=&a [*a]"], "]]]]]]], and must be a whole number from 0"),
         ([*TRAIN, "--set", "seed=" + "[" * 5000], "the value of seed is not valid YAML"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["train", "--config", "x.yaml", "--data-dir", "nowhere"], "nowhere, and there is no such"),
@@ -97,6 +98,7 @@ def test_a_typing_mistake_is_answered_before_torch_is_imported():
         *(["evaluate", "--case", "poker", "--model", "docs"], ["nano", "build", "pker"]),
         *(["experiments", "poker", "--arm", "gpro"], ["replay", "poker", "--arm", "gpro"]),
         *(["nano", "build", "poker", "--size", "nope"], ["execute", "-p", "SEED=-5"]),
+        *(["record", "export", "docs"], ["try", "docs"]),
     )
     code = (
         f"import sys; from casebook import cli\nfor arguments in {mistakes!r}:\n"
@@ -199,6 +201,7 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
     monkeypatch.setattr(cli, "choose_backend", lambda profile: asked.update(profile=profile))
     training = replace(monkeypatch, "training", "train", train)
     training.read_config = lambda path, overrides: {"path": path, **overrides}
+    training.processes, training.stopping = processes, stopping
     arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
     assert casebook(monkeypatch, "train", *arguments.split()) == 0
     assert (asked["seed"], asked["beta"], asked["resume"]) == (3, 0.1, True)

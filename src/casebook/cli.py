@@ -12,10 +12,8 @@ import json
 import locale
 import math
 import os
-import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -58,21 +56,10 @@ def parse_parameters(pairs: Iterable[str] | None) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise CasebookError(f"{pair!r} is not a parameter: write NAME=VALUE")
         try:
-            parameters[name] = _numbers(parse_yaml(text))
+            parameters[name] = parse_yaml(text)
         except CasebookError as error:
             raise CasebookError(f"the value of {name} is {error}: {text[:60]}") from None
-        except RecursionError:
-            raise CasebookError(f"the value of {name} holds itself: {text[:60]}") from None
     return parameters
-
-
-def _numbers(value: Any) -> Any:
-    """YAML's values, with `1e-3` a number: its grammar asks for a point and a sign."""
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
-        return float(value)
-    return value
 
 
 def _use_data(folder: Path | None) -> str | None:
@@ -438,6 +425,7 @@ def export_record(
     ] = None,
 ) -> None:
     """Write a finished run as one file: settings, metrics and every completion of the measuring."""
+    paths.read_json(run / "record.json")  # an unfinished run does not wait for torch
     from casebook.experiments.bundle import export_run
 
     export_run(run, output, say=_say)
@@ -469,19 +457,19 @@ app.add_typer(pretrained_models, name="models", rich_help_panel=BEHIND)
 app.add_typer(bundles, name="record", rich_help_panel=BEHIND)
 
 
-def _renewing(rest: float = 60) -> Callable[[Any], None]:
-    """What renews the pages after a notebook: one build at a time, and a rest in seconds between
+def _renewing() -> Callable[[Any], None]:
+    """What renews the pages after a notebook: one build at a time, and a minute's rest between
     two of them, since a build takes a processor from the notebooks."""
-    turn, ended = threading.Lock(), [-math.inf]
+    due = [0.0]
 
     def renew(result: Any) -> None:
-        if time.monotonic() - ended[0] > rest and turn.acquire(blocking=False):
+        if time.monotonic() >= due[0]:
+            due[0] = math.inf
             try:
                 _build_site()
             except CasebookError as error:  # the next one tries again
                 _say(str(error))
-            ended[0] = time.monotonic()
-            turn.release()
+            due[0] = time.monotonic() + 60
 
     return renew
 

@@ -8,6 +8,7 @@ within a second. The names are TRL's own, those of its `ModelConfig`, and what a
 import json
 import math
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -391,6 +392,12 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
         return node
+
+
+# YAML's grammar asks for a point and a sign, and calls `1e-3` a text.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+$"), [*"+-0123456789"]
+)
 
 
 def parse_yaml(text: str) -> Any:
