@@ -76,15 +76,12 @@ def _use_data(folder: Path | None) -> str | None:
     return named
 
 
-Case = Annotated[str, Option(help="Name of the case.")]
-CaseArgument = Annotated[str, Argument(help="Name of the case.")]
+Case = Annotated[str, Argument(help="Name of the case.")]
 Profile = Annotated[str, Option(help="Which model and budget.")]
-Split = Annotated[str, Option(help="train, validation or test.")]
 Seed = Annotated[int, Option(min=0, max=SEEDS, help="Seed of the run.")]
 Arms = Annotated[list[str] | None, Option("--arm", help="Only this arm; may be repeated.")]
 Jobs = Annotated[int, Option(min=1, help="How many at a time.")]
 Json = Annotated[bool, Option("--json", help="Print all of it as JSON.")]
-Output = Annotated[Path | None, Option(help="File or folder to write.")]
 DataDir = Annotated[
     Path | None, Option(help="Real problem sets; default: $CASEBOOK_DATA_DIR.", callback=_use_data)
 ]
@@ -168,11 +165,13 @@ def execute(
         named, profile, seed, given, jobs, start_from, in_place, force, on_done, _say
     )
     if site:
-        _build_site()
-    count = {status: sum(r.status == status for r in results) for status in ("ok", "failed")}
-    rest = len(results) - sum(count.values())
-    _say(f"{count['ok']} ok, {count['failed']} failed, {rest} not run")
-    raise typer.Exit(int(count["ok"] != len(results)))
+        from casebook.site import build_site
+
+        build_site()
+    statuses = [result.status for result in results]
+    ok, failed = statuses.count("ok"), statuses.count("failed")
+    _say(f"{ok} ok, {failed} failed, {len(statuses) - ok - failed} not run")
+    raise typer.Exit(int(ok != len(statuses)))
 
 
 @app.command()
@@ -224,10 +223,10 @@ def train(
 
 @app.command()
 def evaluate(
-    case: Case,
+    case: Annotated[str, Option(help="Name of the case.")],
     model: Annotated[Path | None, Option(help="Folder of a model; default: the base.")] = None,
     profile: Annotated[str | None, Option(help="Default: that of the training.")] = None,
-    split: Split = "test",
+    split: Annotated[str, Option(help="train, validation or test.")] = "test",
     limit: Annotated[int | None, Option(min=1, help="Only so many rows.")] = None,
     samples: Annotated[int, Option(min=1, help="Samples for each row.")] = 8,
     seed: Seed = 0,
@@ -315,10 +314,12 @@ def preflight(
 
 
 @app.command()
-def site(output: Output = None) -> None:
+def site(output: Annotated[Path | None, Option(help="Folder to write.")] = None) -> None:
     """Build the pages from what has been run, and from the committed notebooks elsewhere."""
     paths.check_writable(output or paths.REPORTS)
-    _say(str(_build_site(output, _say)))
+    from casebook.site import build_site
+
+    _say(str(build_site(output, say=_say)))
 
 
 @app.command()
@@ -332,7 +333,7 @@ def hardware() -> None:
 
 @app.command(rich_help_panel=BEHIND)
 def experiments(
-    case: CaseArgument,
+    case: Case,
     profile: Profile = "nano",
     arm: Arms = None,
     seeds: Annotated[str | None, Option(metavar="0,1,2", help="Instead of an arm's.")] = None,
@@ -388,7 +389,7 @@ def replay(
 
 @nano.command()
 def build(
-    case: CaseArgument,
+    case: Case,
     steps: Annotated[int | None, Option(min=1, help="Steps of 64 demonstrations.")] = None,
     seed: Seed = 0,
     without: Annotated[list[str] | None, Option(help="Leave out this skill.")] = None,
@@ -460,24 +461,20 @@ app.add_typer(bundles, name="record", rich_help_panel=BEHIND)
 def _renewing() -> Callable[[Any], None]:
     """What renews the pages after a notebook: one build at a time, and a minute's rest between
     two of them, since a build takes a processor from the notebooks."""
+    from casebook.site import build_site
+
     due = [0.0]
 
     def renew(result: Any) -> None:
         if time.monotonic() >= due[0]:
             due[0] = math.inf
             try:
-                _build_site()
+                build_site()
             except CasebookError as error:  # the next one tries again
                 _say(str(error))
             due[0] = time.monotonic() + 60
 
     return renew
-
-
-def _build_site(output: Path | None = None, say: Callable[[str], None] = len) -> Path:
-    from casebook.site import build_site
-
-    return build_site(output, say=say)
 
 
 def _say(line: str) -> None:

@@ -11,12 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PIP = (sys.executable, "-m", "pip")
 PYTHONS = ((3, 11), (3, 13))  # the first and the last that fit
 KEPT = ("torch", "numpy", "pillow")
 # Read once by a kernel, and broken by another version beneath them: pandas brings pyarrow along.
@@ -79,7 +79,7 @@ def _install_for_training(chosen: Sequence[str], keep: Sequence[str]) -> None:
         _pip("vLLM", *wheels, *chosen, *keep)
         fault = _vllm_fault()
     if fault:
-        _pip_run(["uninstall", "-y", "vllm"])
+        subprocess.run([*PIP, "uninstall", "-y", "vllm"], capture_output=True)
         _say(f"vLLM was taken out again, since it does not load here: {fault}.")
         return
     os.environ["UNSLOTH_VLLM_STANDBY"] = "1"  # it sleeps while the policy learns
@@ -94,17 +94,13 @@ def vllm_for(capability: float, torch: str) -> tuple[list[str], str]:
     """
     if capability < VLLM_FROM:
         return [], f"it needs compute capability {VLLM_FROM}, and this GPU has {capability}"
-    release, _, tag = torch.partition("+")
     built = []
     for cuda in ("cu12", "cu13"):
         pins = pins_of(f"requirements-gpu-{cuda}.txt")
-        wanted = re.sub(r"^.*==|\+.*$", "", pins["torch"])
-        built.append(f"{wanted}+{cuda}")
-        if release == wanted and tag.startswith(cuda):
-            return (
-                [pins[name] for name in ("vllm", "vllm-bnb-plugin") if name in pins],
-                f"its build fits torch {torch}",
-            )
+        built.append(re.sub(r"^.*==|\+.*$", "", pins["torch"]) + f"+{cuda}")
+        if torch.startswith(built[-1]):
+            wheels = [pins[name] for name in ("vllm", "vllm-bnb-plugin") if name in pins]
+            return wheels, f"its build fits torch {torch}"
     return [], f"it is built for torch {' or '.join(built)}, and here is {torch or 'none'}"
 
 
@@ -131,22 +127,16 @@ def _vllm_fault() -> str | None:
 def _pip(what: str, *arguments: str) -> None:
     """Install, with what is downloaded as it goes; a `SystemExit` says what went wrong."""
     _say(f"Installing {what} ...")
-    code, lines = _pip_run(["install", *arguments])
-    if code:
-        errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
-        sys.exit(f"pip could not install {what}: {' '.join(errors) or 'no reason given'}")
-
-
-def _pip_run(arguments: Iterable[str]) -> tuple[int, list[str]]:
-    """Run pip; its exit code and its last lines."""
-    command, last = [sys.executable, "-m", "pip", *arguments], deque(maxlen=30)
+    command, lines = [*PIP, "install", *arguments], []
     merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, **merged, text=True, bufsize=1) as pip:
         for line in map(str.rstrip, pip.stdout):
-            last.append(line)
+            lines.append(line)
             if re.match(r"\s*Downloading .*\d MB", line):
                 _say(f"  {line.strip()}")
-    return pip.returncode, list(last)
+    if pip.returncode:
+        errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
+        sys.exit(f"pip could not install {what}: {' '.join(errors) or 'no reason given'}")
 
 
 def installed_version(name: str) -> str | None:
