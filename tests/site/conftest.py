@@ -105,6 +105,9 @@ def _series(folder: Path) -> None:
     titles = {"00_start_here": "Where to start?", "10_poker_oracle": "Is it right?"}
     for stem, title in (titles | {"11_poker_rewards": "Can it be fooled?"}).items():
         nbformat.write(_notebook(title, _picture(folder)), paths.NOTEBOOKS / f"{stem}.ipynb")
+    (paths.ROOT / "figures").mkdir()
+    picture = paths.ROOT / "figures" / "00_start_here__reported.png"
+    picture.write_bytes(base64.b64decode(_picture(folder)))
 
 
 @pytest.fixture
@@ -127,10 +130,6 @@ def reports(tmp_path_factory):
         patch.setenv("CASEBOOK_ROOT", str(root))
         patch.delenv("RUNS_DIR", raising=False)
         _series(root)
-        (root / "figures").mkdir()
-        (root / "figures" / "00_start_here__reported.png").write_bytes(
-            base64.b64decode(_picture(root))
-        )
         run("10_poker_oracle")
         run("11_poker_rewards", status="failed", error="ValueError: a < b in cell 6")
         write_run(root / "runs", "one")

@@ -78,8 +78,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
             "heading": lambda text: heading_link(text, stems, headings),
         }
     )
-    found = results.numbered_cases()
-    cases = [_case_context(case, pages) for case in found]
+    cases = [_case_context(case, pages) for case in results.numbered_cases()]
     others = [page for page in pages if not any(page in case["pages"] for case in cases)]
     picture = paths.ROOT / "figures" / PICTURE
     context = {
@@ -89,7 +88,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
         "after": [page for page in others if page.number >= "10"],
         "transcripts": transcripts,
         "executed": any(page.source in ("run", "failed") for page in pages),
-        "picture": picture.name if picture.exists() else "",
+        "picture": PICTURE,
         "claims": results.counted(),
         "real": results.real_model(),
         "benchmarks": results.benchmarks(),
@@ -98,15 +97,11 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
     }
 
     wanted: dict[str, Any] = {f"{p.stem}.ipynb": nbformat.writes(p.notebook) for p in pages}
-    if picture.exists():
-        wanted[picture.name] = picture.read_bytes()
-    for path in DOCS.glob("*.md"):
-        wanted[path.name] = path.read_bytes()
+    wanted |= {path.name: path.read_bytes() for path in (picture, *DOCS.glob("*.md"))}
     for path in (DOCS / "templates").glob("*.md"):
         wanted[path.name] = templates.get_template(path.name).render(context)
     about_source = templates.get_template("for_each_case/source.md")
-    for case in cases:
-        wanted[f"source_{case['name']}.md"] = about_source.render(case=case)
+    wanted |= {f"source_{case['name']}.md": about_source.render(case=case) for case in cases}
     for name, content in wanted.items():
         write_if_changed(source / name, content)
     for path in source.iterdir():
@@ -116,7 +111,6 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
 
 def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
     claims = records.load_claims(case.name)
-    shown = [name for name in PROFILES if name != "smoke"]
     return {
         "name": case.name,
         "title": case.title,
@@ -129,7 +123,7 @@ def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
         "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "predictions": results.predictions(case.name),
         "learned": results.learned(case),
-        "arms": [results.arms(case.name, profile) for profile in shown],
+        "arms": [results.arms(case.name, name) for name in PROFILES if name != "smoke"],
         "answers": results.answers(case.name),
         "before_and_after": results.before_and_after(case.name),
     }

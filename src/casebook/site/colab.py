@@ -6,13 +6,12 @@ from pathlib import Path
 import nbformat
 
 from casebook import __version__, paths
-from casebook.case import CasebookError
 from casebook.site.normalise import write_notebook
 from casebook.site.notebooks import group_of, stage_of
 
 # After a restart the checkout is there already, and the folder is Colab's own again.
 _INSTALL = """\
-# On Colab: fetch the casebook and install what Colab lacks (@time@).
+# On Colab: fetch the casebook and install what Colab lacks ({time}).
 # It may be run again, also after a restart. Anywhere else it does nothing.
 import sys
 
@@ -23,18 +22,17 @@ if "google.colab" in sys.modules:
     if os.path.isdir("casebook/src/casebook"):
         os.chdir("casebook")
     elif not os.path.isdir("src/casebook"):
-@fetch@
+{fetch}
         os.chdir("casebook")
     if os.path.abspath("src") not in sys.path:
         sys.path.insert(0, os.path.abspath("src"))  # a running kernel does not see -e
     from casebook.install import install
 
-    install(@arguments@)
-"""
+    install({arguments})"""
 
 _CLONE = """\
-        repository = "@address@"
-        tag = "--branch=v@version@"
+        repository = "{address}"
+        tag = "--branch=v{version}"
         clone = ["git", "clone", "-q", "--depth=1", tag, repository, "casebook"]
         subprocess.check_call(clone)"""
 
@@ -63,15 +61,12 @@ def install_cell(variant: str, case: str | None = None) -> str:
     light = variant == "light"
     optional = paths.project()["project"]["optional-dependencies"]
     extras = [name for name in ("train" * (not light), case) if name in optional]
-    cell = _INSTALL.replace("@fetch@", _CLONE if paths.repository() else _UNPACK)
-    for name, value in {
-        "address": paths.repository(),
-        "version": __version__,
-        "time": "1 min" if light else "2 min, T4 4, A100 8",
-        "arguments": f'"{variant}"' + (f", {json.dumps(extras)}" if extras else ""),
-    }.items():
-        cell = cell.replace(f"@{name}@", value)
-    return cell.rstrip("\n")
+    address = paths.repository()
+    return _INSTALL.format(
+        time="1 min" if light else "2 min, T4 4, A100 8",
+        fetch=_CLONE.format(address=address, version=__version__) if address else _UNPACK,
+        arguments=f'"{variant}"' + (f", {json.dumps(extras)}" if extras else ""),
+    )
 
 
 def write_install_cells() -> list[Path]:
@@ -79,12 +74,10 @@ def write_install_cells() -> list[Path]:
     changed = []
     for path in sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        cells = [c for c in notebook.cells if "install" in c.metadata.get("tags", [])]
-        if len(cells) != 1:
-            raise CasebookError(f"{path.name} has {len(cells)} cells tagged 'install', not one")
+        (cell,) = (c for c in notebook.cells if "install" in c.metadata.get("tags", []))
         source = install_cell(variant_of(path), group_of(path))
-        if cells[0].source != source:
-            cells[0].source = source
+        if cell.source != source:
+            cell.source = source
             write_notebook(path, notebook)
             changed.append(path)
     return changed

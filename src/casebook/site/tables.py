@@ -39,9 +39,8 @@ def profiles() -> dict[str, dict[str, str]]:
     """Profile -> case -> how many records of it there are, or that there is no such profile."""
 
     def said(case: str, profile: str) -> str:
-        if not (paths.CONFIGS / case / f"{profile}.yaml").exists():
-            return "–"
-        return recorded(case, profile) or "not run"
+        known = (paths.CONFIGS / case / f"{profile}.yaml").exists()
+        return (recorded(case, profile) or "not run") if known else "–"
 
     names = [case.name for case in results.numbered_cases()]
     return {p: {case: said(case, p) for case in names} for p in PROFILES if p != "smoke"}

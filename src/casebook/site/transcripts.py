@@ -5,7 +5,6 @@ newest runs in `$RUNS_DIR`.
 """
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,10 +73,7 @@ def _thinned(rows):
 
 
 def _columns(rows) -> dict[str, Any]:
-    """The rows as columns for the page's script, each distinct text written once.
-
-    A number that is not finite is `null`: JSON has no other way to say so.
-    """
+    """The rows as columns for the page's script, each distinct text written once."""
     texts: dict[str, int] = {}
     coded = ["run", "prompt", "answer", "completion", "extracted"]
     rewards = [name for name in rows.columns if name.startswith("reward/")]
@@ -88,12 +84,9 @@ def _columns(rows) -> dict[str, Any]:
     def code(value: Any) -> int | None:
         return None if value is None else texts.setdefault(str(value), len(texts))
 
-    def number(value: Any) -> float | None:
-        return round(float(value), 6) if value is not None and math.isfinite(value) else None
-
     columns = {name: [code(value) for value in rows[name]] for name in coded}
-    columns |= {name: [number(value) for value in rows[name]] for name in numbers}
-    columns |= {name: [bool(value) for value in rows[name]] for name in flags}
+    columns |= {name: paths.plain(rows[name].astype(float).round(6)) for name in numbers}
+    columns |= {name: rows[name].astype(bool).tolist() for name in flags}
     return {
         "length": len(rows),
         "coded": coded,
