@@ -310,7 +310,7 @@ def preflight(
 
     found = before.preflight(config, gpu, measure, parse_parameters(setting))
     print(json.dumps(found, indent=1) if as_json else "\n".join(before.lines(found)))
-    raise typer.Exit(before.EXIT[found["verdict"]])
+    raise typer.Exit(int(found["verdict"] != before.FITS))
 
 
 @app.command()

@@ -55,25 +55,15 @@ SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences a
 
 @dataclass(frozen=True)
 class Finding:
-    """What one detector saw.
+    """What one detector saw."""
 
-    Attributes:
-        detector: its name in `DETECTORS`.
-        step: the newest training step it looked at.
-        message: what was seen, with the numbers.
-        advice: what would help, in one sentence.
-    """
-
-    detector: str
-    step: int
-    message: str
-    advice: str
+    detector: str  # its name in `DETECTORS`
+    step: int  # the newest training step it looked at
+    message: str  # what was seen, with the numbers
+    advice: str  # what would help, in one sentence
 
     def __str__(self) -> str:
         return f"step {self.step}, {self.detector}: {self.message} {self.advice}"
-
-
-Detector = Callable[[pd.DataFrame, pd.DataFrame, Mapping[str, Any]], Finding | None]
 
 
 def no_gradient(
@@ -207,12 +197,9 @@ def kl(
     return _finding("kl", metrics, completions, said, advice)
 
 
-DETECTORS: Mapping[str, Detector] = {
-    "no_gradient": no_gradient,
-    "truncation": truncation,
-    "dead_reward": dead_reward,
-    "degenerate_text": degenerate_text,
-    "kl": kl,
+DETECTORS: Mapping[str, Callable[..., Finding | None]] = {
+    detector.__name__: detector
+    for detector in (no_gradient, truncation, dead_reward, degenerate_text, kl)
 }
 
 
@@ -222,8 +209,7 @@ def diagnose(
     """What all detectors have to say about a run, in the order of `DETECTORS`.
 
     Args:
-        metrics: logged steps, oldest first; may be empty, or lack columns.
-        completions: recorded completions, oldest first; may be empty, or lack columns.
+        metrics, completions: oldest first; may be empty, or lack columns.
         settings: those of the run; without them detectors that need one keep silent.
 
     >>> stuck = pd.DataFrame({"step": range(1, 11), "frac_reward_zero_std": 1.0})
@@ -235,24 +221,16 @@ def diagnose(
 
 @dataclass
 class RunWatch:
-    """Looks at a run while it goes on; each detector speaks once, then is not asked again.
+    """Looks at a run while it goes on; each detector speaks once, then is not asked again."""
 
-    Attributes:
-        settings: those of the run.
-        findings: what was said so far.
-    """
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    settings: Mapping[str, Any]  # those of the run
+    findings: list[Finding] = field(default_factory=list)  # what was said so far
 
     def look(self, metrics: pd.DataFrame, completions: pd.DataFrame) -> list[Finding]:
         """The findings that are new; cheap enough to be asked after every logged step."""
         spoken = {finding.detector for finding in self.findings}
-        found = (
-            detector(metrics, completions, self.settings)
-            for name, detector in DETECTORS.items()
-            if name not in spoken
-        )
+        asked = [detector for name, detector in DETECTORS.items() if name not in spoken]
+        found = [detector(metrics, completions, self.settings) for detector in asked]
         new = [finding for finding in found if finding is not None]
         self.findings += new
         return new
@@ -297,22 +275,17 @@ def _constant(
         return None
     if not constant:
         return None
-    return (
-        f"never fired in {seen} completions"
-        if abs(value) <= SPREAD
-        else f"was {value:.3g} for all {seen}"
-    )
+    never = abs(value) <= SPREAD
+    return f"never fired in {seen} completions" if never else f"was {value:.3g} for all {seen}"
 
 
 def _constant_in_groups(name: str, completions: pd.DataFrame) -> str | None:
     part = f"reward/{name}"
     if not {"step", "prompt", part} <= set(completions):
         return None
-    values = pd.DataFrame({"group": _group_ids(completions), "value": _numbers(completions, part)})
-    values = values.dropna()
-    groups = values.groupby("group")["value"].agg(["size", "min", "max"])
-    groups = groups[groups["size"] > 1]
-    if groups["size"].sum() < ENOUGH or (groups["max"] - groups["min"]).max() > SPREAD:
+    values = _numbers(completions, part).groupby(_group_ids(completions))
+    groups = values.agg(["count", "min", "max"]).query("count > 1")
+    if groups["count"].sum() < ENOUGH or (groups["max"] - groups["min"]).max() > SPREAD:
         return None
     return f"was the same within each of {len(groups)} groups"
 
@@ -388,9 +361,7 @@ def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
 def _drowned(completions: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
     weights, part = _weights(settings), f"reward/{KL_PART}"
     newest = _newest(completions)
-    if not weights.get(KL_PART):
-        return None
-    if not {"step", "prompt", part, "reward"} <= set(newest):
+    if not weights.get(KL_PART) or not {"step", "prompt", part, "reward"} <= set(newest):
         return None
     penalty = _numbers(newest, part) * weights[KL_PART]
     table = pd.DataFrame({"penalty": penalty, "rest": _numbers(newest, "reward") - penalty})
@@ -493,7 +464,4 @@ def _per_step(completions: pd.DataFrame, settings: Mapping[str, Any]) -> int:
 
 def _repetition(completions: pd.Series) -> np.ndarray:
     """The share of repeated word trigrams in each completion."""
-    return -np.array(_PENALTY([str(text) for text in completions]))
-
-
-_PENALTY: Callable[..., list[float]] = repetition_penalty(3, -1.0)
+    return -np.array(repetition_penalty(3, -1.0)([str(text) for text in completions]))

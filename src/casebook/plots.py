@@ -1,8 +1,8 @@
 """The figures of the course: one style, colours with one meaning, titles that state the finding.
 
 Importing this module switches matplotlib to `casebook.mplstyle`. Every function takes measured
-numbers and a title, and returns a figure; `show` puts it into a notebook, with its alternative
-text, and into a file.
+numbers and a title, which is the finding, and returns a figure; `show` puts it into a notebook,
+with its alternative text, and into a file.
 
 Grey is the base model, blue the trained policy, a dashed black line the oracle; each reward part
 has a colour of its own. The colours are those of Okabe and Ito (2008), which stay apart for
@@ -11,8 +11,10 @@ readers who see colours differently.
 
 import base64
 import io
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -78,7 +80,6 @@ def show(drawn: Figure, name: str, alt: str) -> None:
     and docs show (`.gitignore`).
 
     Args:
-        drawn: the figure.
         name: of the file, without ending: the notebook's, two underscores, the picture's.
         alt: one sentence for those who cannot see the picture: what it shows, not its title.
 
@@ -87,8 +88,12 @@ def show(drawn: Figure, name: str, alt: str) -> None:
     """
     if not alt.strip():
         raise CasebookError(f"the picture {name!r} needs a sentence of alternative text")
-    png = _png(drawn)
-    folder = paths.figures_dir()
+    raw, small = io.BytesIO(), io.BytesIO()
+    drawn.savefig(raw, format="png", metadata={"Software": None})  # not the version that drew it
+    few = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}
+    image = Image.open(raw).convert("RGB").quantize(32, **few)  # no two lines become one colour
+    image.save(small, format="png", optimize=True)
+    png, folder = small.getvalue(), paths.figures_dir()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.png").write_bytes(png)
 
@@ -120,13 +125,9 @@ def dashboard(
     on validation prompts stands in its place.
 
     Args:
-        metrics: one row a logged step, in TRL's metric names: `step`, `rewards/<name>/mean`,
-            `reward`, `frac_reward_zero_std`, `completions/mean_length`,
-            `completions/clipped_ratio`, `kl`, `entropy`; all but `step` may be missing.
-        title: the finding.
+        metrics: one row a logged step, in TRL's metric names; all but `step` may be missing.
         validation: one row an evaluation: `step` and perhaps `kl_from_base`.
-        findings: what `casebook.detectors.diagnose` saw, written below the panels; an empty
-            list is said to be empty, `None` says nothing.
+        findings: what `casebook.detectors.diagnose` saw, written below the panels.
 
     Raises:
         CasebookError: no rows, or no column `step`.
@@ -156,7 +157,6 @@ def learning_curve(runs: Sequence[pd.DataFrame], columns: Mapping[str, str], tit
     Args:
         runs: one frame a seed, with `step` and `columns`.
         columns: column -> what it is called in the picture, which also gives its colour.
-        title: the finding.
     """
     drawn, ax = figure(title)
     ends = []
@@ -192,7 +192,6 @@ def accuracy_bars(
 
     Args:
         figures: name -> figure (`value`, `low`, `high`), or a number known exactly.
-        title: the finding.
         roles: name -> key of `COLORS`; `baseline` for names left out. A contender in the role
             `oracle` is drawn as a dashed line.
         xlabel: what the bars are.
@@ -202,11 +201,11 @@ def accuracy_bars(
     names = [name for name in figures if roles.get(name) != "oracle"]
     for position, name in enumerate(names):
         entry = figures[name]
-        value = entry["value"] if isinstance(entry, Mapping) else float(entry)
-        high = value
+        measured = isinstance(entry, Mapping)
+        value = entry["value"] if measured else float(entry)
+        high = entry["high"] if measured else value
         ax.barh(position, value, 0.7, color=COLORS[roles.get(name, "baseline")])
-        if isinstance(entry, Mapping):
-            high = entry["high"]
+        if measured:
             _whisker(ax, entry, position)
         ax.text(high + 0.012, position, f"{value:.1%}", va="center", bbox=BEHIND_TEXT)
     for name in figures:
@@ -230,7 +229,6 @@ def per_class(
     Args:
         before: label -> figure, for the base model.
         after: label -> figure, for the trained policy; may be empty.
-        title: the finding.
         names: what the two are called.
     """
     drawn, ax = figure(title, height=0.8 + 0.3 * max(len(before), 4))
@@ -257,7 +255,6 @@ def confusion_matrix(table: pd.DataFrame, title: str, change: bool = False) -> F
 
     Args:
         table: counts, label by answer; or, with `change`, differences of shares.
-        title: the finding.
         change: colour gains blue and losses orange, and write signs.
     """
     shares = table if change else table.div(table.sum(axis=1).clip(lower=1), axis=0)
@@ -295,7 +292,6 @@ def label_histogram(
     Args:
         histograms: role (key of `COLORS`) -> label -> count.
         labels: the labels, in order; anything else in a histogram, such as "none", follows.
-        title: the finding.
     """
     counts = pd.DataFrame(histograms)
     names = [*labels, *sorted(set(counts.index) - set(labels))]
@@ -311,7 +307,6 @@ def grouped_bars(
 
     Args:
         table: shares; the columns are keys of `COLORS`.
-        title: the finding.
         xlabel: what the shares are of.
         reference: the share that equal shares would be, marked by a dashed line.
     """
@@ -346,7 +341,6 @@ def distribution(
 
     Args:
         values: role (key of `COLORS`) -> observations.
-        title: the finding.
         xlabel: what is counted, with its unit.
         bins: edges of the bins.
     """
@@ -370,12 +364,10 @@ def distribution(
 
 def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Reward parts (mean)")
-    columns = [c for c in metrics if c.startswith("rewards/") and c.endswith("/mean")]
-    spare, curves = iter(SPARE * (1 + len(columns))), []
-    for column in columns:
-        name = column.split("/")[1]
-        curves.append((column, name, COLORS.get(name) or next(spare)))
-    if "reward" in metrics and len(columns) != 1:
+    names = [c.split("/")[1] for c in metrics if re.fullmatch("rewards/.*/mean", c)]
+    spare = cycle(SPARE)
+    curves = [(f"rewards/{n}/mean", n, COLORS.get(n) or next(spare)) for n in names]
+    if "reward" in metrics and len(names) != 1:
         curves.append(("reward", "weighted sum", COLORS["policy"]))
     _curves(ax, metrics, curves, "rewards")
 
@@ -404,18 +396,16 @@ def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 
 def _kl_panel(ax: Axes, metrics: pd.DataFrame, validation: pd.DataFrame | None) -> None:
     ax.set_title("KL from the base and entropy (nats a token)")
-    curves = [("entropy", "entropy", COLORS["well formed"])]
+    curves, ends = [("entropy", "entropy", COLORS["well formed"])], []
     if "kl" in metrics and metrics["kl"].notna().any():
         curves.append(("kl", "KL", COLORS["policy"]))
-        _curves(ax, metrics, curves, "entropy")
     elif validation is not None and "kl_from_base" in validation:
         measured = validation.dropna(subset=["kl_from_base"])
         ax.plot(measured["step"], measured["kl_from_base"], "o-", color=COLORS["policy"], ms=3.5)
-        last = [(float(v), "KL, held out", COLORS["policy"]) for v in measured["kl_from_base"][-1:]]
-        _curves(ax, metrics, curves, "entropy", last)
+        ends = [(float(v), "KL, held out", COLORS["policy"]) for v in measured["kl_from_base"][-1:]]
     else:
-        _curves(ax, metrics, curves, "entropy")
         ax.text(0.98, 0.9, "KL not measured", transform=ax.transAxes, ha="right", color="#777777")
+    _curves(ax, metrics, curves, "entropy", ends)
     ax.set_ylim(min(0, ax.get_ylim()[0]), None)
 
 
@@ -427,8 +417,7 @@ def _curves(
     ends: Sequence[tuple[float, str, str]] = (),
 ) -> None:
     """Draw (column, label, colour) as thin raw and thick averaged lines, labelled at the end."""
-    ends = list(ends)
-    drawn = bool(ends)
+    ends, drawn = list(ends), bool(ends)
     for column, label, color in curves:
         if column not in metrics or metrics[column].isna().all():
             continue
@@ -465,19 +454,11 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     places += max(0.0, bottom - min(places, default=bottom))
     places -= max(0.0, max(places, default=top) - top)
     line = {"arrowstyle": "-", "linewidth": 0.6, "shrinkB": 0, "relpos": (0, 0.5)}
+    look = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
+    look |= {"fontsize": 8, "annotation_clip": False}
     for place, (end, text, color) in zip(places, ordered, strict=True):
-        ax.annotate(
-            text,
-            (1, end),
-            xycoords=ax.get_yaxis_transform(),
-            xytext=(12, (place - end) / gap * 11),
-            textcoords="offset points",
-            arrowprops=line | {"color": color},
-            va="center",
-            color=color,
-            fontsize=8,
-            annotation_clip=False,
-        )
+        look |= {"color": color, "arrowprops": line | {"color": color}}
+        ax.annotate(text, (1, end), (12, (place - end) / gap * 11), **look)
 
 
 def _whisker(ax: Axes, entry: Mapping[str, float], position: float, color: str = "#222222") -> None:
@@ -495,13 +476,3 @@ def _share_axis(ax: Axes, xlabel: str, right: float) -> None:
     ax.grid(False)
     ax.grid(True, axis="x")
     ax.spines["left"].set_visible(False)
-
-
-def _png(drawn: Figure) -> bytes:
-    """A PNG with a palette and without the versions of what drew it."""
-    raw, small = io.BytesIO(), io.BytesIO()
-    drawn.savefig(raw, format="png", metadata={"Software": None})
-    few = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}
-    image = Image.open(raw).convert("RGB").quantize(32, **few)  # no two lines become one colour
-    image.save(small, format="png", optimize=True)
-    return small.getvalue()

@@ -14,13 +14,13 @@ from typing import Any
 
 from casebook.backend import choose_backend
 from casebook.case import CasebookError, load_case
+from casebook.models import model_source
 from casebook.preflight import estimate
 from casebook.preflight.checks import FAILS, OK, check_all
 from casebook.preflight.sizes import GIB, Shape, machine_for, shape_of
 from casebook.settings import checked
 
 FITS, CLOSE, NOT = "fits", "close", "does not fit"
-EXIT = {FITS: 0, CLOSE: 1, NOT: 1}
 SILENT, TRUNCATED = 0.6, 0.2  # shares above which a training would hardly teach
 SEEN = 2000  # training prompts that are looked at
 CHARACTERS, TEMPLATE = 2.5, 48  # a token, at least; tokens of a chat template, at most
@@ -35,20 +35,18 @@ def preflight(
     """Look at a training before it begins.
 
     Args:
-        config: its YAML file.
+        config: its YAML file; `overrides` are fields that take another value.
         gpu: a card by name; by default what this machine has.
         measure: make the first steps of the training, here.
-        overrides: fields that take another value.
 
     Returns:
-        `config`, `machine`, `steps`, `checks` (`name`, `state`, `said`), `prompt` (tokens of the
-        `longest`, and `how` they were counted), `memory` (`parts`, and `low`, `high` and `there`,
-        in bytes), `seconds_per_step` (`low` and `high`, or `None`), `measured`, `verdict` (`fits`,
-        `close`: within the error bar, or it would hardly teach; or `does not fit`) and `reasons`.
+        `config`, `machine`, `steps`, `checks`, `prompt` (tokens of the `longest`, and `how` they
+        were counted), `memory` (in bytes), `seconds_per_step` (`None` where unknown), `measured`,
+        `verdict` (`fits`, `close`: within the error bar, or it would hardly teach; or `does not
+        fit`) and `reasons`.
 
     Raises:
-        CasebookError: it cannot be told: a configuration or card that cannot be, or a model whose
-            shape is not known.
+        CasebookError: a configuration or card that cannot be, or a model of unknown shape.
     """
     settings = checked(config, overrides)
     if measure and gpu:
@@ -129,7 +127,6 @@ def longest_prompt(settings: Mapping[str, Any], shape: Shape) -> tuple[int, str]
     prompts = rows.select(range(min(SEEN, len(rows))))["prompt"]
     from transformers import AutoTokenizer
 
-    from casebook.models import model_source
     from casebook.models.generation import token_ids
 
     try:

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from huggingface_hub import try_to_load_from_cache
+
 from casebook import paths
 from casebook.case import CasebookError, load_case
 from casebook.install import installed_version, pins_of
-from casebook.models import pretrained
+from casebook.models import model_source
 from casebook.preflight.estimate import unsloth_trains, weights_bytes
 from casebook.preflight.sizes import GIB, Machine, Shape
 from casebook.records import provenance
@@ -120,13 +122,10 @@ def disk(settings: Mapping[str, Any], shape: Shape) -> Check:
 def model(name: str, missing: str) -> Check:
     """Whether the model lies here, or can be fetched."""
     try:
-        source = str(paths.ROOT / name) if (paths.ROOT / name).is_dir() else pretrained.source(name)
+        source = model_source(name)
     except CasebookError as error:
         return Check("model", FAILS, str(error))
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = not Path(source).is_dir() and try_to_load_from_cache(source, "config.json")
-    if Path(source).is_dir() or isinstance(cached, str):
+    if Path(source).is_dir() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return Check("model", OK, f"{source} is here")
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         return Check("model", missing, f"{source} is not here, and HF_HUB_OFFLINE forbids to ask")

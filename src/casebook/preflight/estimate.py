@@ -148,7 +148,7 @@ def seconds_per_step(
     settings: Mapping[str, Any], shape: Shape, machine: Machine, prompt: int
 ) -> tuple[float, float] | None:
     """The least and the most that a step may take; `None` on a CPU, where only measuring tells."""
-    if machine.bandwidth is None or machine.tflops is None:
+    if not machine.gpu:
         return None
     accumulated = settings["gradient_accumulation_steps"]
     completions = settings["per_device_train_batch_size"] * accumulated

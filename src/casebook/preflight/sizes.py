@@ -5,40 +5,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 import yaml
 
-from casebook import paths
 from casebook.case import CasebookError, check_name
-from casebook.models import pretrained
+from casebook.models import model_source
 
 GIB, HERE = 2**30, Path(__file__).parent
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # dense decoders whose layers are counted here
 
 
 class Shape(NamedTuple):
-    """Sizes of a decoder.
+    """Sizes of a decoder."""
 
-    Attributes:
-        hidden: width of the residual stream.
-        intermediate: width inside a layer's MLP.
-        layers: how many.
-        heads, kv_heads, head_dim: of the attention; `kv_heads` keep keys and values.
-        vocabulary: tokens.
-        positions: the longest text.
-        tied: whether the embedding is also the head.
-        bias: whether query, key and value have biases.
-    """
-
-    hidden: int
-    intermediate: int
+    hidden: int  # width of the residual stream
+    intermediate: int  # width inside a layer's MLP
     layers: int
     heads: int
-    kv_heads: int
+    kv_heads: int  # those that keep keys and values
     head_dim: int
-    vocabulary: int
-    positions: int
-    tied: bool
-    bias: bool = False
+    vocabulary: int  # tokens
+    positions: int  # the longest text
+    tied: bool  # the embedding is also the head
+    bias: bool  # query, key and value have biases
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
@@ -72,17 +61,13 @@ class Shape(NamedTuple):
 
 
 def shape_of(model: str) -> Shape:
-    """The shape of a model: from its folder, else from `models.yaml`, else from the hub.
-
-    Args:
-        model: as `model_name_or_path` of a configuration.
+    """The shape of a `model_name_or_path`: from its folder, else `models.yaml`, else the hub.
 
     Raises:
         CasebookError: its config.json cannot be had, or is of a family that is not counted here,
             such as a mixture of experts.
     """
-    inside = paths.ROOT / model
-    source = str(inside) if inside.is_dir() else pretrained.source(model)
+    source = model_source(model)
     if source in known_shapes():
         return known_shapes()[source]
     from transformers import AutoConfig
@@ -120,24 +105,16 @@ def known_shapes() -> dict[str, Shape]:
 
 
 class Machine(NamedTuple):
-    """What a training may take.
-
-    Attributes:
-        there: bytes that a training's process may take, of those in `total`.
-        gpu: whether it is one.
-        bf16, vllm: whether it can do with them.
-        bandwidth: GB a second; `None` where unknown, as is
-        tflops: 16-bit operations, 10^12 a second.
-    """
+    """What a training may take."""
 
     name: str
-    there: int
-    total: int
+    there: int  # bytes that a training's process may take, ...
+    total: int  # ... of so many
     gpu: bool
     bf16: bool = True
     vllm: bool = False
-    bandwidth: float | None = None
-    tflops: float | None = None
+    bandwidth: float = 0.0  # GB a second of a GPU
+    tflops: float = 0.0  # 16-bit operations of a GPU, 10^12 a second
 
 
 @cache
@@ -161,8 +138,6 @@ def machine_for(settings: Mapping[str, Any], gpu: str | None = None) -> Machine:
         lines = Path("/proc/meminfo").read_text().splitlines()
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
         return Machine("this machine's memory", sizes["MemAvailable"], sizes["MemTotal"], gpu=False)
-    import torch
-
     if not torch.cuda.is_available():
         raise CasebookError(
             f"{settings['case']}/{settings['profile']} is for a GPU, and there is none here: name "
@@ -170,11 +145,6 @@ def machine_for(settings: Mapping[str, Any], gpu: str | None = None) -> Machine:
         )
     free, total = torch.cuda.mem_get_info(0)
     bf16 = torch.cuda.get_device_capability(0) >= (8, 0)
-    return gpu_of(torch.cuda.get_device_name(0), free, total, bf16)
-
-
-def gpu_of(name: str, free: int, total: int, bf16: bool) -> Machine:
-    """A GPU by what torch says of it; as fast as the class of card that it belongs to."""
     alike = [card for card in cards().values() if card.bf16 == bf16]
-    near = min(alike, key=lambda card: abs(card.total - total))
-    return near._replace(name=name, there=free, total=total)
+    near = min(alike, key=lambda card: abs(card.total - total))  # taken to be as fast
+    return near._replace(name=torch.cuda.get_device_name(0), there=free, total=total)

@@ -1,5 +1,7 @@
 """What a completion earns: shared reward parts, the reader of labels, attacks on a reward."""
 
+# ruff: noqa: F401, the names that cases and notebooks use
+
 from casebook.rewards.parts import (
     Reward,
     completion_text,
@@ -9,13 +11,3 @@ from casebook.rewards.parts import (
     tag_blocks,
     tag_format,
 )
-
-__all__ = [
-    "Reward",
-    "completion_text",
-    "last_block",
-    "random_reward",
-    "repetition_penalty",
-    "tag_blocks",
-    "tag_format",
-]

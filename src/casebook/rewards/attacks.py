@@ -129,22 +129,13 @@ _FULL_WIDTH = str.maketrans({code: code + 0xFEE0 for code in range(0x21, 0x7F)} 
 
 @dataclass(frozen=True)
 class Attack:
-    """One completion to try on a reward.
+    """One completion to try on a reward."""
 
-    Attributes:
-        name: what it is, in a few words.
-        completion: what the model is taken to have written: text, or, for the last few, what is
-            no text at all.
-        deserves: one of `DESERVES`.
-        prompt: what it answers.
-        answer: the right answer.
-    """
-
-    name: str
-    completion: Any
-    deserves: str
-    prompt: str
-    answer: str
+    name: str  # what it is, in a few words
+    completion: Any  # what the model is taken to have written; the last few are no text at all
+    deserves: str  # one of `DESERVES`
+    prompt: str  # what it answers
+    answer: str  # the right answer
 
 
 def attacks(
@@ -162,7 +153,6 @@ def attacks(
         right: the right answer.
         labels: the answers there are, where they are few; a recital of all is an attack.
         wrong: a wrong answer; by default the first label that is not the right one.
-        prompt: the prompt that is answered, as text.
         reasoning: a thought that does not give the answer away.
         tags: the tags of thought and answer; none where the answer alone was asked for.
         lookalikes: answers that are none, such as a longer name with a label in it.
@@ -178,9 +168,10 @@ def attacks(
     """
     if not any(map(str.isalnum, right)):
         raise CasebookError(f"the right answer must have a letter or digit, not be {right!r}")
+    meant = right.lower().split()
     if wrong is None:
-        wrong = next((label for label in labels if not _same(label, right)), None)
-    if wrong is None or _same(wrong, right):
+        wrong = next((label for label in labels if label.lower().split() != meant), None)
+    if wrong is None or wrong.lower().split() == meant:
         raise CasebookError(f"name a wrong answer, or labels among which there is one: {wrong!r}")
     think, answer = tags or ("", "")
     told = {"right": right, "wrong": wrong, "prompt": prompt, "reasoning": reasoning}
@@ -216,7 +207,6 @@ def run(
 
     Args:
         rewards: one reward function, or several by name.
-        probes: what `attacks` gives.
         as_messages: hand prompts and completions over as messages, as TRL does for chat models.
         columns: further columns of the data set, by name: the value for all attacks.
 
@@ -248,13 +238,10 @@ def unsound(
     raises or returns no number. A reward that pays everything alike fails everywhere.
 
     Args:
-        reward: one reward function.
-        probes: what `attacks` gives.
         pays: what the reward is for. `full`: the right answer in the right form. `form`: the
             form alone, so that a wrong answer in it may earn as much; `answer`: the right answer
             alone, whatever its form.
-        as_messages: as in `run`.
-        columns: as in `run`.
+        as_messages, columns: as in `run`.
 
     Raises:
         UnknownName: `pays` is something else.
@@ -283,10 +270,10 @@ def unsound(
 def _fields(told: Mapping[str, str], labels: Sequence[str]) -> dict[str, str]:
     """What the templates are filled with."""
     right, think, answer = told["right"], told["think"], told["answer"]
-    thought = f"<{think}>\n{told['reasoning']}\n</{think}>\n" if think else ""
+    line, opened = f"{told['reasoning']}\n", f"<{think}><{answer}>"
+    thought = f"<{think}>\n{line}</{think}>\n" if think else ""
     start, end = (f"<{answer}>", f"</{answer}>") if answer else ("", "")
     careful = f"{thought}{start}{right}{end}"
-    line, opened = f"{told['reasoning']}\n", f"<{think}><{answer}>"
     return {
         **told,
         "thought": thought,
@@ -315,15 +302,10 @@ def _pay(
     if as_messages:
         prompt = [{"role": "user", "content": prompt}]
         completion = [{"role": "assistant", "content": completion}]
-    rows = {"answer": probe.answer} | columns
-    lists = {name: [value] for name, value in rows.items()}
+    rows = {"prompts": prompt, "completions": completion, "answer": probe.answer} | columns
     try:
-        (paid,) = reward(prompts=[prompt], completions=[completion], **lists)
+        (paid,) = reward(**{name: [value] for name, value in rows.items()})
         paid = float(paid)
     except Exception as error:  # whatever a reward does with an attack is what we want to know
         return math.nan, f"raised {type(error).__name__}: {str(error)[:100]}"
     return (paid, "") if math.isfinite(paid) else (math.nan, f"paid {paid}, which is no number")
-
-
-def _same(one: str, other: str) -> bool:
-    return " ".join(one.lower().split()) == " ".join(other.lower().split())

@@ -120,8 +120,8 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward
 def completion_text(completion: Any) -> str:
     """What the model wrote, from either of the two forms in which TRL hands it over.
 
-    A string is returned as it is. Of a list of messages, the assistant's contents are joined by
-    line breaks (without a role, a message is the assistant's). Anything else gives `""`.
+    Of a list of messages, the assistant's contents are joined by line breaks (without a role, a
+    message is the assistant's). What is neither text nor messages gives `""`.
 
     >>> completion_text([{"role": "assistant", "content": "a flush"}])
     'a flush'
@@ -146,8 +146,7 @@ def tag_blocks(text: str, tags: Sequence[str]) -> list[str] | None:
     >>> tag_blocks("<think>hm</think> <answer>flush</answer>", ("think", "answer"))
     ['hm', 'flush']
     """
-    contents = []
-    rest = text.strip()
+    contents, rest = [], text.strip()
     for tag in tags:
         opening, closing = f"<{tag}>", f"</{tag}>"
         if text.count(opening) != 1 or text.count(closing) != 1 or not rest.startswith(opening):
