@@ -99,12 +99,9 @@ def _deviation(rows: Tensor) -> Tensor:
 
 
 def zero_gradient_share(p: Any, group_size: int) -> Any:
-    """The share of groups that teach nothing, p^G + (1 - p)^G, for a pass rate `p`.
+    """The share of groups that teach nothing, p^G + (1 - p)^G, for a pass rate `p` (or an array).
 
     With a reward of 0 or 1, a group in which all are right, or all wrong, has advantages 0.
-
-    Args:
-        p: pass rate of a prompt, a number or an array.
 
     >>> round(zero_gradient_share(0.06, 4), 2)  # the poker write-up's rate and group
     0.78
@@ -204,9 +201,6 @@ def kl(logps: Tensor, ref_logps: Tensor, kind: str = "k3") -> Tensor:
     direction's, and it can be huge where the reference finds a token far likelier than the
     policy does (arXiv 2510.01555). DeepSeekMath and TRL use k3.
 
-    Args:
-        logps, ref_logps: of one shape.
-
     Raises:
         CasebookError: different shapes, or an unknown kind.
 
@@ -256,7 +250,6 @@ def policy_loss(
         old_logps: `(n, L)`, of the policy that sampled; `None`: the same one.
         advantages: `(n,)`, or `(n, L)` for one per token.
         mask: `(n, L)`, true where a token counts; what stands elsewhere, NaN included, does not.
-        loss_type: see above.
         epsilon, epsilon_high: the ratio is clipped to `1 - epsilon` and `1 + epsilon_high`
             (by default the same).
         ref_logps: `(n, L)`, of the reference; needed where `beta` is not 0.
@@ -333,8 +326,7 @@ class Rollout(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one forward pass over a rollout tells: `(n, L)` log-probabilities, their mean entropy,
-    and the last hidden states."""
+    """What one forward pass tells: `(n, L)` log-probabilities, mean entropy, last hidden states."""
 
     logps: Tensor
     entropy: Tensor

@@ -39,10 +39,10 @@ Prompt = str | list[dict[str, str]] | list[int]
 
 
 def token_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """The token ids that a model is asked with: of a text, or of messages by the chat template.
+    """The token ids that a model is asked with, as in TRL's rollouts.
 
-    A text gets the tokenizer's special tokens, messages only those of the template, as in TRL's
-    rollouts: never a second token for the beginning. Token ids are left as they are.
+    A text gets the tokenizer's special tokens, messages only those of the chat template: never a
+    second token for the beginning. Token ids are left as they are.
     """
     if isinstance(prompt, str):
         return list(tokenizer(prompt).input_ids)
@@ -170,13 +170,11 @@ def completed(
 class _Draw(LogitsProcessor):
     """Leaves one token a row: the one at which the cumulated probability passes a number drawn.
 
-    `draws` are `(rows, tokens)` in [0, 1), `width` is that of the padded prompts, and `warpers`
-    shape the distribution that is sampled from.
+    `draws` are `(rows, tokens)` in [0, 1), `width` is that of the padded prompts.
     """
 
     def __init__(self, draws: torch.Tensor, width: int, warpers: list[LogitsProcessor]):
-        self.draws, self.width = draws, width
-        self.warpers = LogitsProcessorList(warpers)
+        self.draws, self.width, self.warpers = draws, width, LogitsProcessorList(warpers)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         cumulated = self.warpers(input_ids, scores.float()).softmax(-1).double().cumsum(-1)
