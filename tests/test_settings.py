@@ -163,6 +163,7 @@ def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
         (b"case: poker\n", "the field 'profile' is missing"),
         ("title: Königsweg".encode("latin-1"), "not a text in UTF-8"),
         (b"case: " + b"[" * 5000, "not valid YAML"),
+        (b"# a comment\n" * 100_000, "no file of at most 1 MiB"),
         (b"seed: 1\nbeta: 0.1\nseed: 2\n", "the key 'seed' is there twice in line 3"),
         (b"seed: &a [*a]", "seed is .* and must be a whole number"),
         (b"case: !!python/object:os.system x", "not valid YAML"),

@@ -413,6 +413,8 @@ def parse_yaml(text: str) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
     try:
+        if path.is_char_device() or path.stat().st_size > 2**20:
+            raise CasebookError("no file of at most 1 MiB, as settings are")
         settings = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
