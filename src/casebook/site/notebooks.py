@@ -4,7 +4,7 @@
 """
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +24,20 @@ def select(cases: str | Iterable[str] = "all", start_from: int = 0) -> list[Path
     Raises:
         CasebookError: a name that means no notebook, with those that would; or none is left.
     """
-    found = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+    found, meant = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")), set()
     names = [cases] if isinstance(cases, str) else list(cases)
-    meant = {notebook for name in names for notebook in _meant_by(name, found)}
+    for name in names:
+        word = Path(name).name.removesuffix(".ipynb")
+        word = word.zfill(2) if word.isdecimal() else word
+        own = [n for n in found if word in ("all", group_of(n), n.stem, n.stem[:2])]
+        if not own:
+            known = ["all", *dict.fromkeys(map(group_of, found)), *(n.stem for n in found)]
+            check_name("case or notebook", word, known)
+        meant.update(own)
     chosen = [notebook for notebook in sorted(meant) if int(notebook.stem[:2]) >= start_from]
     if not chosen:
         raise CasebookError(f"no notebook of {', '.join(names)} has a number from {start_from} on")
     return chosen
-
-
-def _meant_by(name: str, found: Sequence[Path]) -> list[Path]:
-    """The notebooks that a name means: those of a case, or one by its number or file name."""
-    word = Path(name).name.removesuffix(".ipynb")
-    word = word.zfill(2) if word.isdecimal() else word
-    meant = [n for n in found if word in ("all", group_of(n), n.stem, n.stem[:2])]
-    if not meant:
-        known = ["all", *dict.fromkeys(map(group_of, found)), *(n.stem for n in found)]
-        check_name("case or notebook", word, known)
-    return meant
 
 
 def stage_of(notebook: Path) -> str | None:
@@ -72,17 +68,11 @@ def check_parameters(
 
     Raises:
         UnknownName: a parameter that no notebook has; the message lists those there are.
-        CasebookError: a value of another type than the default, or a notebook that cannot be
-            read.
+        CasebookError: a value of another type than the default.
     """
     import papermill
 
-    takes: dict[Path, dict[str, Any]] = {}
-    for path in notebooks:
-        try:
-            takes[path] = papermill.inspect_notebook(str(path))
-        except Exception as error:  # papermill, nbformat and json each have their own
-            raise CasebookError(f"{path.name} is not a readable notebook: {error}") from error
+    takes = {path: papermill.inspect_notebook(str(path)) for path in notebooks}
     known = list(dict.fromkeys(name for own in takes.values() for name in own))
     for name in parameters:
         check_name("parameter", name, known)

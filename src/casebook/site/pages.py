@@ -51,7 +51,7 @@ class Page:
 
 
 def read_pages(output: Path) -> list[Page]:
-    """The pages of all numbered notebooks: the executed copy where there is a readable one."""
+    """The pages of all numbered notebooks: the executed copy where there is one."""
     committed = sorted(paths.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
     stems, execution = {path.stem for path in committed}, read_status(output)
     return [_page(path, output, execution.get(path.stem, {}), stems) for path in committed]
@@ -63,15 +63,12 @@ def chapters_of(case: Case, pages: Sequence[Page]) -> list[Page]:
 
 
 def _page(path: Path, output: Path, entry: Mapping[str, Any], stems: set[str]) -> Page:
-    try:
-        committed = nbformat.read(path, as_version=4)
-    except (ValueError, AttributeError) as error:
-        raise CasebookError(f"{path.name} is not a readable notebook: {error}") from error
+    committed = nbformat.read(path, as_version=4)
     failed = entry.get("status") == "failed"
     copy = output / ("failed" if failed else "executed") / path.name
-    try:
+    if copy.exists():
         notebook, source = nbformat.read(copy, as_version=4), "failed" if failed else "run"
-    except (OSError, ValueError, AttributeError):  # none, or half-written
+    else:
         has_outputs = any(cell.get("outputs") for cell in committed.cells)
         notebook, source = committed, "committed" if has_outputs else "none"
     # A copy of an earlier run outlives a later one that was skipped or has not come to it yet.

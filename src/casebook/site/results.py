@@ -173,8 +173,7 @@ def benchmarks() -> dict[str, Any]:
 
 def questions(case: str) -> dict[str, str]:
     """What each arm of a case asks, in the order of its file of experiments."""
-    named = (paths.CONFIGS / case / "experiments.yaml").exists()
-    return {name: arm["question"] for name, arm in read_arms(case).items()} if named else {}
+    return {name: arm["question"] for name, arm in read_arms(case).items()}
 
 
 def _expected(comparison: Mapping[str, Any]) -> str:
