@@ -120,18 +120,6 @@ def test_without_a_checkout_one_sentence_says_so(monkeypatch, capsys, tmp_path):
     assert re.match(r"casebook \d[\d.]+, commit \w+", capsys.readouterr().out)
 
 
-@pytest.mark.slow
-def test_where_the_locale_is_ascii_a_training_reads_utf8_all_the_same(tmp_path):
-    sets = [f"--set={name}" for name in ("max_steps=1", "evaluate_every=0", "test_limit=4")]
-    done = subprocess.run(
-        [sys.executable, "-m", "casebook.cli", *TRAIN, *sets, "--output", str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [

@@ -6,10 +6,8 @@ are checked before: a typing mistake does not wait for torch. A mistake of the u
 Ctrl-C in 130.
 """
 
-import codecs
 import contextlib
 import json
-import locale
 import math
 import os
 import signal
@@ -94,10 +92,6 @@ def main() -> None:
     """Run the command; this is what `casebook` calls."""
     # To be ended by a job scheduler is to be stopped by Ctrl-C: children end, files stay whole.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if not sys.flags.utf8_mode and codecs.lookup(locale.getencoding()).name != "utf-8":
-        # What libraries read (PEFT's templates, notebooks) is UTF-8, whatever the locale says.
-        os.environ["PYTHONUTF8"] = "1"
-        os.execv(sys.executable, [sys.executable, "-m", "casebook.cli", *sys.argv[1:]])
     try:
         app(prog_name="casebook")
     except CasebookError as error:

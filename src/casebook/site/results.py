@@ -86,9 +86,9 @@ def learned(case: Case) -> dict[str, Any]:
     return told
 
 
-def real_model(case: str = "poker") -> dict[str, Any]:
+def real_model() -> dict[str, Any]:
     """What training did to the one real model that was run, good or bad; empty without records."""
-    runs = records.committed(case, "smol", REAL_ARM)
+    case, runs = "poker", records.committed("poker", "smol", REAL_ARM)
     if not runs:
         return {}
     name, _, what = records.models_of(case, runs).partition(", ")
@@ -183,9 +183,7 @@ def _expected(comparison: Mapping[str, Any]) -> str:
     def shown(number: float) -> str:
         return f"{number:g} {unit}" if unit else f"{100 * number:g} %"
 
-    said = [
-        f"{word} {shown(comparison[name])}" for name, word in BOUNDS.items() if name in comparison
-    ]
+    said = [f"{word} {shown(comparison[n])}" for n, word in BOUNDS.items() if n in comparison]
     if expected in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
         said.append(f"{DIRECTIONS[expected]} {shown(number)}")
     elif "within" in comparison:
