@@ -23,8 +23,7 @@ LOCK = ".lock"
 # How a full disk reads in the words of Python, torch, safetensors and Arrow.
 FULL = (
     *("No space left", "File too large", "Disk quota", "failed writing file", "unexpected pos"),
-    *("PytorchStreamWriter", "file write failed", "No usable temporary directory"),
-    *("iostream error",),  # of torch's smallest files
+    *("PytorchStreamWriter", "file write failed", "No usable temporary dir", "iostream error"),
 )
 REFUSED = {
     *(errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
@@ -35,9 +34,8 @@ REFUSED = {
 def runs_dir(value: str | os.PathLike | None = None) -> Path:
     """The folder of training runs: `value`, else `$RUNS_DIR`, else `runs`.
 
-    A relative path counts from the checkout, so that a notebook finds the same runs whether it
-    was started from the root or from `notebooks/`. A folder on Google Drive is mounted on Colab,
-    where it outlives the machine; that asks for leave once.
+    A relative path counts from the checkout, wherever a notebook was started. On Colab a folder
+    on Google Drive, which outlives the machine, is mounted; that asks for leave once.
     """
     folder = (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
     if "google.colab" in sys.modules and DRIVE in folder.parents and not os.path.ismount(DRIVE):
@@ -88,12 +86,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def write_json(path: str | os.PathLike, content: Any) -> None:
-    """Write JSON, with sorted keys, as `replacing` does; for what it makes of values see `plain`.
-
-    Raises:
-        CasebookError: something in `content` cannot be written as JSON.
-        OSError: as `replacing`.
-    """
+    """Write JSON, sorted by key, with the values of `plain` and the errors of `replacing`."""
     text = json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")

@@ -1,7 +1,6 @@
 """One case as one HTML file: its pages of the site, joined, with everything they need inside.
 
-Sphinx has rendered the pages, so there is one reading of Markdown, one rule for anchors and one
-look of formulas. Here their articles are put behind one another, code is folded, pictures become
+The articles that Sphinx has rendered are put behind one another, code is folded, pictures become
 part of the file, and links between the pages become links within it.
 """
 

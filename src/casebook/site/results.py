@@ -177,7 +177,6 @@ def questions(case: str) -> dict[str, str]:
 
 
 def _expected(comparison: Mapping[str, Any]) -> str:
-    """How a figure was expected to go, or within which bounds to lie."""
     unit, expected = comparison.get("unit"), comparison.get("expected")
 
     def shown(number: float) -> str:

@@ -1,8 +1,7 @@
 """Run the notebooks headless, in order, and keep what succeeded.
 
 The notebooks of a case build on one another and run one after the other; cases do not and may
-run at the same time. Each notebook is one call of papermill's own command, and its kernel another
-process, so that what it held is given back when it ends. What comes of it:
+run at the same time. Each notebook is one call of papermill's own command. What comes of it:
 
     reports/executed/13_poker_grpo.ipynb   the executed copy of a notebook that succeeded
     reports/failed/13_poker_grpo.ipynb     the copy of one that failed, up to the failing cell
@@ -143,7 +142,6 @@ class _Series:
         self.stopped = False
 
     def run_all(self, groups: Iterable[list[Path]], jobs: int) -> list[Result]:
-        """Execute cases, at most `jobs` at a time."""
         with ThreadPoolExecutor(jobs) as pool:
             futures = [pool.submit(self.run_case, group) for group in groups]
             try:
@@ -238,7 +236,6 @@ class _Series:
         return said if process.returncode else None
 
     def note(self, result: Result) -> None:
-        """Write the status file."""
         with self.lock:
             self.status[result.name] = asdict(result)
             paths.write_json(paths.REPORTS / "execution.json", self.status)
