@@ -31,6 +31,7 @@ is exploratory, however often the records are made anew.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import ge, gt, le, lt
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ import yaml
 
 from casebook.case import CasebookError, check_name, known_cases, load_case
 from casebook.records import studies
-from casebook.records.figures import SOME, STUDY, Figures, all_figures_at, records_at
+from casebook.records.figures import STUDY, Figures, all_figures_at, figures_at, records_at
 from casebook.records.record import committed, figure_text
 from casebook.stats import pool_seeds
 
@@ -53,7 +54,7 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
     "none": ("not run here",),
 }
 PREDICTED = ("held", "did not hold", "inconclusive")  # what came of a prediction
-PARTLY, UNMEASURED, NO_RUN = "partly", "not measured", "no recorded run"
+PARTLY, NO_RUN = "partly", "no recorded run"
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
     "citation": "document",
@@ -69,12 +70,7 @@ PREDICTIONS_OF = "smol"  # the profile that predictions are about
 FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 SIDES = ("left", "right")
 DIRECTIONS = {"rises": 1, "falls": -1}
-BOUNDS = {
-    "low": lambda value, bound: value >= bound,
-    "high": lambda value, bound: value <= bound,
-    "above": lambda value, bound: value > bound,
-    "below": lambda value, bound: value < bound,
-}
+BOUNDS = {"low": ge, "high": le, "above": gt, "below": lt}
 HELD, FAILED, OPEN = True, False, None  # of one condition
 # Real models in words, where their weights are not the hub's own: name -> (model, its weights).
 MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights of 4 bits expanded")}
@@ -110,19 +106,15 @@ def load_claims(case: str) -> list[dict[str, Any]]:
             that its records do not have.
     """
     rows = [row for row in _rows(case) if "id" in row]
-    profiles = {row.get("want", row).get("profile", "nano") for row in rows}
+    profiles = {one["profile"] for row in rows for one in _comparisons(row)}
     runs = [run for profile in sorted(profiles) for run in committed(case, profile)]
     return [_judged(case, row, runs) for row in rows]
 
 
 def load_expectations(case: str) -> list[dict[str, Any]]:
     """The comparisons of all claims of a case, each with its `claim`'s id and its `profile`."""
-    return [
-        {"claim": row["id"], "profile": row.get("want", row).get("profile", "nano")} | comparison
-        for row in _rows(case)
-        if "id" in row
-        for comparison in row.get("want", row).get("compare", ())
-    ]
+    rows = [row for row in _rows(case) if "id" in row]
+    return [one | {"claim": row["id"]} for row in rows for one in _comparisons(row)]
 
 
 def predictions(case: str) -> list[dict[str, Any]]:
@@ -130,11 +122,12 @@ def predictions(case: str) -> list[dict[str, Any]]:
 
     Returns:
         One dict per prediction: the comparison, with `outcome` (of `PREDICTED`; `partly`, where
-        some conditions held; `not measured`; `no recorded run`), `exploratory`, `measured` (the
-        figures as text), the `model`, and `command`, which makes a record that is not there.
+        some conditions held; `no recorded run`), `exploratory`, `measured` (the figures as text),
+        the `model`, and `command`, which makes a record that is not there.
 
     Raises:
         UnknownName: unknown case.
+        CasebookError: a record has no such figure.
     """
     rows = [row | {"profile": PREDICTIONS_OF} for row in _rows(case) if "id" not in row]
     runs = committed(case, PREDICTIONS_OF)
@@ -172,33 +165,28 @@ def _rows(case: str) -> list[dict[str, Any]]:
 
 def _read(case: str, name: str) -> Any:
     path = CASES / case / name
-    if not path.exists():
-        return None
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CasebookError(f"{path} is not valid YAML: {error}".replace("\n", " ")) from error
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _comparisons(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What decides a claim, or would if it were run, each with the profile of its records."""
+    wanted = row.get("want", row)
+    profile = {"profile": wanted.get("profile", "nano")}
+    return [comparison | profile for comparison in wanted.get("compare", ())]
 
 
 def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A claim as it stands; one that records decide with its verdict."""
-    wanted = row.get("want", row)
-    profile = wanted.get("profile", "nano")
-    compare = [one | {"profile": profile} for one in wanted.get("compare", ())]
+    compare = _comparisons(row)
     row = row | {"exploratory": any(map(exploratory, compare))}
-    if not compare:
-        return row
-    if "want" not in row:
-        row["compare"] = compare
     found = [compared(case, one, runs) for one in compare]
+    if not compare or ("want" in row and not all(found)):
+        return row
+    row = row | row.get("want", {}) | {"compare": compare}
+    profile = compare[0]["profile"]
     if not all(found):
-        if "want" in row:
-            return row
-        command = f"casebook experiments {case}"
-        if profile != "nano":
-            command += f" --profile {profile}"
+        command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
         return row | {"evidence": "none", "verdict": "not run here", "command": command}
-    row = row | row.get("want", {})
     verdicts = {one.verdict for one in found}
     seen, unseen, undecided = VERDICTS[row["evidence"]]
     if row.get("ways") and {seen, unseen} <= verdicts:
@@ -215,21 +203,18 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
 
 def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The outcome of a prediction."""
+    nothing = {"outcome": NO_RUN, "measured": "", "model": "", "command": ""}
     if "withdrawn" in row:
-        return {"outcome": NO_RUN, "measured": row["withdrawn"], "model": "", "command": ""}
+        return nothing | {"measured": row["withdrawn"]}
     for where in _ways(row):
         name = where.partition("/")[0]
         if not any(records_at(case, name, runs, row["profile"])):
             made = f"casebook experiments {case} --profile {row['profile']} --arm {name}"
-            command = studies.command(name) if name in studies.STUDIES else made
-            return {"outcome": NO_RUN, "measured": "", "model": "", "command": command}
+            return nothing | {"command": studies.command(name) if name in studies.STUDIES else made}
+    found = compared(case, row, runs, PREDICTED)
+    text = found.text.removeprefix(f"{row['what']}: ")
     model = _models_behind(case, [row], runs)
-    try:
-        found = compared(case, row, runs, PREDICTED)
-        outcome, text = found.verdict, found.text.removeprefix(f"{row['what']}: ")
-    except CasebookError:
-        outcome, text = UNMEASURED, "the record has no such figure"
-    return {"outcome": outcome, "measured": text, "model": model, "command": ""}
+    return {"outcome": found.verdict, "measured": text, "model": model, "command": ""}
 
 
 def _models_behind(case: str, compare: Sequence[Mapping], runs: Sequence[Mapping]) -> str:
@@ -288,16 +273,12 @@ def compared(
         first = min(next(iter(rights.values())))
         rights = {label: {first: figures[first]} for label, figures in rights.items()}
         left = {first: left[first]}
-    gains = [
-        next(iter(all_figures_at(case, where, runs, profile).values()))
-        for where in comparison.get("gains_less_than", ())
-    ]
+    ways = comparison.get("gains_less_than", ())
+    gains = [figures_at(case, where, runs, profile) for where in ways]
     outcomes = [
         _outcome(comparison, left, right, gains, one_model, words) for right in rights.values()
     ]
-    order = [words[1], UNMEASURED, words[2], PARTLY, words[0]]  # of several the first one counts
-    if comparison["right"].endswith(f"/{SOME}"):
-        order.reverse()
+    order = [words[1], words[2], PARTLY, words[0]]  # of several the first one counts
     unit = comparison.get("unit", "")
     seeds = {seed for figures in rights.values() for seed in figures} - {STUDY}
     counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""
@@ -322,7 +303,7 @@ def _left(case, comparison, rights, runs, profile) -> Figures | None:
         return None
     number = number_in(comparison["left"])
     if number is None:
-        return next(iter(all_figures_at(case, comparison["left"], runs, profile).values()), {})
+        return figures_at(case, comparison["left"], runs, profile)
     figure = dict.fromkeys(("value", "low", "high"), number)
     return {seed: figure for figures in rights.values() for seed in figures}
 
@@ -476,21 +457,19 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
-    counts = {case: Counter(map(_column, load_claims(case))) for case in cases}
+    counts = {case: Counter() for case in cases}
+    for case, found in counts.items():
+        for row in load_claims(case):
+            called = EXPLORATORY if row["exploratory"] else {}
+            found[called.get(row["evidence"], row["evidence"]), row["verdict"]] += 1
     columns = [
         (name, verdict)
         for evidence, verdicts in VERDICTS.items()
-        for name in filter(None, (evidence, EXPLORATORY.get(evidence)))
+        for name in (evidence, EXPLORATORY.get(evidence))
         for verdict in verdicts
     ]
     used = [column for column in columns if any(found[column] for found in counts.values())]
     return {case: {column: found[column] for column in used} for case, found in counts.items()}
-
-
-def _column(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Where a claim is counted."""
-    evidence = row["evidence"]
-    return EXPLORATORY.get(evidence, evidence) if row["exploratory"] else evidence, row["verdict"]
 
 
 def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:

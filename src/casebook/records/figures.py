@@ -4,12 +4,11 @@ A way is the name of an arm or a study, and then the names on the way to the fig
 with slashes between: `grpo/after/greedy_accuracy`. On the way `answer_entropy` reads a label
 histogram, `labels_recalled` and `discrimination/<label>` a confusion matrix, and
 `curve/kl_in_reward/largest` a curve. Behind a list of numbers comes `mean`, `last`, `smallest` or
-`largest`. A step `*` stands for all that there are, also of arms (`choose_*`), and `some` for any
-one of a list.
+`largest`. A step `*` stands for all that there are, also of arms (`choose_*`).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from statistics import mean
 from typing import Any
@@ -19,22 +18,14 @@ from casebook.records import studies
 from casebook.records.record import committed
 
 STUDY = None  # stands where an arm's records have their seed
-SOME = "some"
-REDUCED: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": mean,
-    "last": lambda values: values[-1],
-    "smallest": min,
-    "largest": max,
-}
+REDUCED = {"mean": mean, "last": lambda values: values[-1], "smallest": min, "largest": max}
 
 Figures = dict[int | None, Mapping[str, float]]  # seed -> figure
+Records = Sequence[Mapping[str, Any]]
 
 
 def figures_at(
-    case: str,
-    where: str,
-    runs: Sequence[Mapping[str, Any]] | None = None,
-    profile: str = "nano",
+    case: str, where: str, runs: Records | None = None, profile: str = "nano"
 ) -> Figures:
     """One figure of an arm's records, by seed; empty where the arm has none.
 
@@ -56,10 +47,7 @@ def figures_at(
 
 
 def all_figures_at(
-    case: str,
-    where: str,
-    runs: Sequence[Mapping[str, Any]] | None = None,
-    profile: str = "nano",
+    case: str, where: str, runs: Records | None = None, profile: str = "nano"
 ) -> dict[tuple[str, ...], Figures]:
     """The figures that a way with stars leads to: what stood for the stars -> `figures_at`."""
     name, *steps = where.split("/")
@@ -78,7 +66,7 @@ def all_figures_at(
 
 
 def records_at(
-    case: str, name: str, runs: Sequence[Mapping[str, Any]] | None = None, profile: str = "nano"
+    case: str, name: str, runs: Records | None = None, profile: str = "nano"
 ) -> Iterator[tuple[str, int | None, Mapping[str, Any]]]:
     """The records of an arm (`*` of several) or of a study: name, seed, record."""
     if name in studies.STUDIES:
@@ -96,10 +84,10 @@ def _walk(case: str, record: Mapping, value: Any, steps: Sequence[str]) -> Itera
         yield (), value
         return
     step, *rest = steps
-    if step == "*" or (step == SOME and isinstance(value, list)):
-        for name, one in value.items() if step == "*" else enumerate(value):
+    if step == "*":
+        for name, one in value.items():
             for label, found in _walk(case, record, one, rest):
-                yield (str(name), *label), found
+                yield (name, *label), found
     elif isinstance(value, list):
         yield from _walk(case, record, REDUCED[step](value), rest)
     else:
@@ -159,10 +147,8 @@ def discrimination(
         samples: completions of each prompt, which are not independent.
     """
     shares, error = [], 0.0
-    rows = [
-        [row for i, row in enumerate(confusion) if (i == label) is own] for own in (True, False)
-    ]
-    for part in rows:
+    others = [row for i, row in enumerate(confusion) if i != label]
+    for part in ([confusion[label]], others):
         named, total = sum(row[label] for row in part), sum(map(sum, part))
         shares.append(named / total)
         error += shares[-1] * (1 - shares[-1]) / (total / samples)
