@@ -44,7 +44,7 @@ def test_a_build_of_another_kind_does_not_replace_the_shipped_model(option):
 
 @pytest.mark.parametrize(
     ("option", "sentence"),
-    [({"steps": 0}, "at least one"), ({"size": "huge"}, "unknown size"), ({"without": ["x"]}, "x")],
+    [({"size": "huge"}, "unknown size"), ({"without": ["x"]}, "x")],
 )
 def test_a_build_that_cannot_be_leaves_no_folder_behind(tmp_path, option, sentence):
     with pytest.raises(CasebookError, match=sentence):

@@ -19,11 +19,11 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 
 from casebook import paths
-from casebook.case import Case, CasebookError, check_name, load_case
+from casebook.case import Case, CasebookError, check_name, left, load_case, shares_of
 from casebook.evaluation import evaluate
 from casebook.models import load_base, read_settings
 from casebook.paths import write_json
-from casebook.records import figure_text
+from casebook.records import figure_text, table_row
 from casebook.training.supervised import collate
 
 # A tag, one capital (a rank or a suit), a word, a LaTeX command, a whole number, GSM8K's mark, a
@@ -81,7 +81,7 @@ def folder(case: str) -> Path:
 
 
 def build(
-    case: str | Case,
+    case: str,
     output: Path | None = None,
     steps: int | None = None,
     seed: int = 0,
@@ -93,10 +93,10 @@ def build(
     """Build a case's embedded model and save it with its tokenizer.
 
     Args:
-        case: the case or its name.
+        case: its name.
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
-        steps: optimiser steps of 64 demonstrations each; by default as many as the shipped
-            checkpoint took, else 2,000. Seven to fifteen minutes on one thread.
+        steps: optimiser steps of 64 demonstrations each, at least one; by default as many as the
+            shipped checkpoint took, else 2,000. Seven to fifteen minutes on one thread.
         seed: decides the demonstrations, their order and the initial weights.
         without: skills that the demonstrations leave out: the base of a control.
         size: one of `SIZES`.
@@ -108,26 +108,21 @@ def build(
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` can load.
 
     Raises:
-        CasebookError: unknown case, size or skill, `steps` below 1, no model at `start`, or a
-            build of another length, size or corpus that would replace the shipped one.
+        CasebookError: unknown case, size or skill, no model at `start`, or a build of another
+            length, size or corpus that would replace the shipped one.
     """
-    case = load_case(case) if isinstance(case, str) else case
-    shipped = folder(case.name) / "build.json"
+    shipped, case = folder(case) / "build.json", load_case(case)
     usual = json.loads(shipped.read_text())["steps"] if shipped.exists() else STEPS
-    steps = usual if steps is None else steps
-    if steps < 1:
-        raise CasebookError(f"steps is {steps}: a build needs at least one")
+    steps = steps or usual
     check_name("size", size, SIZES)
     if start and size != "nano":
         raise CasebookError("a build that starts from a model has that model's size")
     if (steps != usual or without or size != "nano" or start) and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
-    output = Path(output) if output else folder(case.name)
+    output = output or folder(case.name)
     set_seed(seed)
     if start:
-        model, tokenizer = load_base(
-            read_settings(case.name, "nano") | {"model_name_or_path": str(start)}
-        )
+        model, tokenizer = _loaded(case.name, start)
     else:
         tokenizer = build_tokenizer(case, seed)
         model = LlamaForCausalLM(model_config(tokenizer, size))
@@ -151,16 +146,20 @@ def build(
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)
     made = {"case": case.name, "steps": steps, "seed": seed, "without": sorted(without)}
-    made |= {"size": size} if size != "nano" else {}
+    if size != "nano":
+        made["size"] = size
     if start:  # as one would type it in the checkout
-        start = Path(start).resolve()
-        inside = start.is_relative_to(paths.ROOT)
-        made["start"] = str(start.relative_to(paths.ROOT) if inside else start.name)
+        inside = start.resolve().is_relative_to(paths.ROOT)
+        made["start"] = str(start.resolve().relative_to(paths.ROOT) if inside else start.name)
     write_json(output / "build.json", made)
     return output
 
 
-def write_card(case: str | Case, output: Path | None = None) -> Path:
+def _loaded(case: str, model: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    return load_base(read_settings(case, "nano") | {"model_name_or_path": str(model)})
+
+
+def write_card(case: str, output: Path) -> Path:
     """Measure a built model on validation rows, and write its model card.
 
     The card's figures are those of this measurement; they are also kept in `card.json`.
@@ -171,18 +170,12 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     Raises:
         CasebookError: unknown case, or no whole model in the folder.
     """
-    case = load_case(case) if isinstance(case, str) else case
-    output = Path(output) if output else folder(case.name)
-    settings = read_settings(case.name, "nano") | {"model_name_or_path": str(output)}
-    model, tokenizer = load_base(settings)
-    measured = {
-        variant: evaluate(
-            model, tokenizer, case, "validation", samples=CARD_SAMPLES, variant=variant
-        )
-        for variant in case.skills
-    }
+    model, tokenizer = _loaded(case, output)
+    main, case = read_settings(case, "nano")["variant"], load_case(case)
+    asked = {"split": "validation", "samples": CARD_SAMPLES}
+    measured = {v: evaluate(model, tokenizer, case, variant=v, **asked) for v in case.skills}
     figures = {variant: evaluation.summary() for variant, evaluation in measured.items()}
-    sampled = measured[settings["variant"]].decoded("sample").to_dict("records")
+    sampled = measured[main].decoded("sample").to_dict("records")
     styles = Counter(case.style(row["completion"], row) for row in sampled)
     seen = {name: count / len(sampled) for name, count in styles.items()}
     made = json.loads((output / "build.json").read_text())
@@ -190,19 +183,15 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
     without, size, start = made.pop("without"), made.pop("size", None), made.pop("start", None)
     options = [f' --without "{name}"' for name in without]
     options += [f" --size {size}"] * bool(size) + [f" --start {start}"] * bool(start)
-    left = {
-        variant: sum(share for name, (share, _) in skills.items() if name not in without)
-        for variant, skills in case.skills.items()
-    }
-    planted = "\n".join(
-        f"| {variant} | {name} | {text} | "
-        f"{'left out' if name in without else f'{share / left[variant]:.0%}'} | "
-        f"{f'{seen.get(name, 0):.1%}' if variant == settings['variant'] else ''} |"
-        for variant, skills in case.skills.items()
-        for name, (share, text) in skills.items()
-    )
+    planted = []
+    for variant, skills in case.skills.items():
+        shares = left(shares_of(skills), without)
+        for name, (_, text) in skills.items():
+            share = f"{shares[name]:.0%}" if name in shares else "left out"
+            shown = f"{seen.get(name, 0):.1%}" if variant == main else ""
+            planted.append(table_row(variant, name, text, share, shown))
     rows = "\n".join(
-        f"| {text} | {' | '.join(figure_text(figures[v][key]) for v in figures)} |"
+        table_row(text, *(figure_text(found[key]) for found in figures.values()))
         for text, key in (
             ("well formed and right, greedy", "greedy_accuracy"),
             ("well formed and right, sampled", "sampled_accuracy"),
@@ -220,12 +209,12 @@ def write_card(case: str | Case, output: Path | None = None) -> Path:
             **made,
             options="".join(options) + " --output FOLDER" * bool(options),
             beginning=f", beginning with the model in `{start}`" if start else "",
-            planted=planted,
+            planted="\n".join(planted),
             other=f"{seen.get('other', 0):.1%}",
             prompts=" | ".join(f"`{variant}`" for variant in figures),
             lines=" | ".join("---" for _ in figures),
             rows=rows,
-            n=figures[settings["variant"]]["sampled_accuracy"]["n"],
+            n=figures[main]["sampled_accuracy"]["n"],
             samples=CARD_SAMPLES,
         )
     )
