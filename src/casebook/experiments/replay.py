@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from casebook.models import base_weights, load_saved, pretrained
 from casebook.paths import plain
 from casebook.records import committed_completions, has_test_figures, machine, read_record
 from casebook.records.record import DIGITS
+from casebook.settings import read_arms
 
 STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 WRITTEN = ("completion", "reward", "advantage")
@@ -131,76 +133,52 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
     return Replay(_name(record), verdict, compare.found, missing, seconds)
 
 
-def repeat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure and train again, as far as that takes seconds; JSON's own types.
-
-    Returns:
-        `before`, `completions_before`, `validation`, `curve`, `findings`, `after` and
-        `completions`, as a record has them, but for what this one has not, and `written`: the
-        completions, rewards and advantages of the first `STEPS` steps.
-    """
-    config = _parsed(record)
-    found: dict[str, Any] = {}
-    if has_test_figures(record):
-        found["before"], found["completions_before"] = training.measure_base(config)
-    with tempfile.TemporaryDirectory() as folder:
-        run = training.first_steps(config, Path(folder) / "run", STEPS)
-        found["validation"] = run.validation().round(4).to_dict("list")
-        found["curve"] = training.curve(run.metrics())
-        found["findings"] = arms.findings(run)
-        written = run.completions()
-        if len(written):
-            found["written"] = written[list(WRITTEN)].round(DIGITS).to_dict("list")
-    kept = arms.kept_completions(record)
-    if kept and (adapter := kept.with_name("adapter")).is_dir():
-        found["after"], rows = training.measure_test(config, *load_saved(adapter)[:2])
-        found["completions"] = training.kept_rows(rows)
-    return plain(found)
-
-
 # What is compared
 
 
 def _compare_training(record: Mapping[str, Any], compare: "_Comparer") -> None:
-    """Measure and train again, and compare with the record."""
+    """Measure and train again, as far as that takes seconds."""
+    config, today = _parsed(record), {}
     weights = record["provenance"]["model"]["weights"]
     compare.exactly("weights", weights, base_weights(record["config"]))
-    compare.exactly("inputs", record["inputs"], training.input_digests(_parsed(record)))
-    today = repeat(record)
-    for name, figures in _recorded(record).items():
-        row = 1 / record["config"]["evaluate_rows"] if name == "validation" else 0.0
-        if name == "findings":
-            compare.exactly(f"findings to step {STEPS}", figures, today[name])
-        elif name in today:
-            compare.tree(name, figures, today[name], row)
+    compare.exactly("inputs", record["inputs"], training.input_digests(config))
+    if has_test_figures(record):
+        today["before"], today["completions_before"] = training.measure_base(config)
+    kept = arms.kept_completions(record)
+    if kept and (adapter := kept.with_name("adapter")).is_dir():
+        today["after"], rows = training.measure_test(config, *load_saved(adapter)[:2])
+        today["completions"] = training.kept_rows(rows)
+    for name, figures in today.items():
+        then = record.get(name)
+        if name == "after":  # its drift is the last of the validation, not of test rows
+            then = {key: value for key, value in then.items() if key != "kl_from_base"}
+        if then is not None:
+            compare.tree(name, then, plain(figures))
+    with tempfile.TemporaryDirectory() as folder:
+        _compare_steps(record, training.first_steps(config, Path(folder) / "run", STEPS), compare)
 
 
-def _recorded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says of all that `repeat` gives."""
-    names = ("before", "completions_before", "after", "completions")
-    told = {name: record[name] for name in names if record.get(name) is not None}
-    if "after" in told:  # the last of the validation, not measured on test rows
-        told["after"] = {k: v for k, v in told["after"].items() if k != "kl_from_base"}
-    steps = record["validation"].get("step", [])
-    early = [i for i, step in enumerate(steps) if step <= STEPS]
-    told["validation"] = {k: [v[i] for i in early] for k, v in record["validation"].items()}
-    told["curve"] = {name: values[:1] for name, values in record["curve"].items()}
-    told["findings"] = [found for found in record["findings"] if found["step"] <= STEPS]
-    kept = _kept_completions(record)
-    if len(kept):
-        kept = kept[kept["step"] <= STEPS]
-        told["written"] = {name: kept[name].tolist() for name in WRITTEN}
-    return told
+def _compare_steps(record: Mapping[str, Any], run: training.Run, compare: "_Comparer") -> None:
+    """Compare what the first steps of a training leave."""
+    early = sum(step <= STEPS for step in record["validation"].get("step", []))
+    validation = {name: values[:early] for name, values in record["validation"].items()}
+    today = plain(run.validation().round(4).to_dict("list"))
+    compare.tree("validation", validation, today, row=1 / record["config"]["evaluate_rows"])
+    curve = {name: values[:1] for name, values in record["curve"].items()}
+    compare.tree("curve", curve, plain(training.curve(run.metrics())))
+    findings = [found for found in record["findings"] if found["step"] <= STEPS]
+    compare.exactly(f"findings to step {STEPS}", findings, arms.findings(run))
+    then, now = _kept_completions(record), run.completions()
+    if len(then) and len(now):
+        then = then[then["step"] <= STEPS][[*WRITTEN]].to_dict("list")
+        compare.tree("written", then, plain(now[[*WRITTEN]].round(DIGITS).to_dict("list")))
 
 
 def _configured(record: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that the arm has today; the record's own where nothing names the arm."""
-    try:
-        arm = arms.read_arms(record["case"]).get(record["arm"])
-    except CasebookError:
-        arm = None
+    arm = read_arms(record["case"]).get(record["arm"])
     if arm is None or arm["profile"] != record["profile"]:
-        return dict(record["config"])
+        return record["config"]
     overrides = {**arm["overrides"], "seed": record["seed"]}
     return plain(training.read_config((record["case"], record["profile"]), overrides).settings)
 
@@ -240,11 +218,11 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
     rows = load_case(record["case"]).load("train", record["profile"], record["seed"], variant)
     by_prompt = {training.text_of(row["prompt"]): row for row in rows}
     columns = pd.DataFrame([by_prompt[prompt] for prompt in written["prompt"]]).to_dict("list")
-    columns["completions"] = written["completion"].tolist()
     columns["prompts"] = columns.pop("prompt")
-    if isinstance(columns["prompts"][0], list):
+    columns["completions"] = written["completion"].tolist()
+    if PROFILES[record["profile"]].chat:
         columns["completions"] = [
-            [{"role": "assistant", "content": text}] for text in written["completion"]
+            [{"role": "assistant", "content": text}] for text in columns["completions"]
         ]
     columns["completion_ids"] = [[0]] * len(written)
     for reward in training.reward_functions(_parsed(record)):
@@ -306,11 +284,9 @@ class _Comparer:
                     pair = (part.get(name, "nothing") for part in (recorded, replayed))
                     self.tree(f"{what}/{name}", *pair, row)
         elif isinstance(recorded, list) and isinstance(replayed, list) and recorded != replayed:
-            longest = max(len(recorded), len(replayed))
-            pad = [["nothing"] * (longest - len(values)) for values in (recorded, replayed)]
-            pairs = zip([*recorded, *pad[0]], [*replayed, *pad[1]], strict=True)
-            for number, (one, two) in enumerate(pairs):
-                self.tree(f"{what}/{number}", one, two, row)
+            pairs = zip_longest(recorded, replayed, fillvalue="nothing")
+            for number, pair in enumerate(pairs):
+                self.tree(f"{what}/{number}", *pair, row)
         elif verdict := self._judge(what, recorded, replayed, row):
             self.found.append(Comparison(what, recorded, replayed, verdict))
 
