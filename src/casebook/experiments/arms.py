@@ -32,14 +32,7 @@ from casebook.records import (
     write_rows,
 )
 from casebook.settings import chosen_runs, read_arms  # noqa: F401 (notebooks take it from here)
-from casebook.training import (
-    WATCH_EVERY,
-    Config,
-    Run,
-    read_config,
-    settings_mark,
-    train,
-)
+from casebook.training import WATCH_EVERY, Config, Run, read_config, settings_mark, train
 
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 KEPT_SEED = 0
@@ -108,8 +101,7 @@ def _end_with_the_caller() -> None:
 
 def _folder(config: Config, arm: str) -> Path:
     """Where a run is trained: another commit begins anew, since a record names one commit."""
-    commit = str(revision()["revision"])[:8]
-    name = f"seed{config.seed}-{settings_mark(config)[:8]}-{commit}"
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}-{str(revision()['revision'])[:8]}"
     return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
 
 
@@ -134,12 +126,10 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
             _keep(run, record, kept)
         write_json(path, record)
     except OSError as error:
-        if not (trouble := write_trouble(error)):
-            raise
+        trouble = write_trouble(error) or error
         raise CasebookError(f"{path} cannot be written ({trouble}): the run is kept") from error
-    sampled, greedy = (
-        first_and_last(record, name)[1] for name in ("sampled_accuracy", "greedy_accuracy")
-    )
+    sampled = first_and_last(record, "sampled_accuracy")[1]
+    greedy = first_and_last(record, "greedy_accuracy")[1]
     rows = "" if has_test_figures(record) else "on validation rows "
     return path, (
         f"{arm}, seed {seed}: {rows}sampled {sampled:.3f}, greedy {greedy:.3f}, "
@@ -164,14 +154,12 @@ def kept_completions(record: Mapping[str, Any]) -> Path | None:
 
 
 def _keep(run: Run, record: Mapping[str, Any], kept: Path) -> None:
-    """Copy what is committed of a run besides its record; the adapter whole or not at all."""
+    """Copy what is committed of a run besides its record."""
     if PROFILES[record["profile"]].embedded:
-        adapter, part = kept.with_name("adapter"), kept.with_name("adapter.part")
-        shutil.rmtree(part, ignore_errors=True)
-        # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
-        shutil.copytree(run.adapter, part, ignore=shutil.ignore_patterns("ref"))
+        adapter = kept.with_name("adapter")
         shutil.rmtree(adapter, ignore_errors=True)
-        part.rename(adapter)
+        # With a KL term TRL's reference is saved as an adapter, too; nothing reads it.
+        shutil.copytree(run.adapter, adapter, ignore=shutil.ignore_patterns("ref"))
     completions = run.completions()
     if len(completions):  # a supervised control samples none
         write_rows(completions, kept)

@@ -220,7 +220,7 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
     columns = pd.DataFrame([by_prompt[prompt] for prompt in written["prompt"]]).to_dict("list")
     columns["prompts"] = columns.pop("prompt")
     columns["completions"] = written["completion"].tolist()
-    if PROFILES[record["profile"]].chat:
+    if isinstance(columns["prompts"][0], list):
         columns["completions"] = [
             [{"role": "assistant", "content": text}] for text in columns["completions"]
         ]
