@@ -76,7 +76,6 @@ FACTS: dict[str, str | type] = {
 # What Python's libraries raise on bytes and values that no list of types foresees.
 FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, KeyError, IndexError)
 FAULTS += (AttributeError, ArithmeticError, RecursionError, NotImplementedError, RuntimeError)
-Job = tuple[int, str, int]  # row, decoding, sample
 
 
 class Refused(CasebookError):
@@ -103,7 +102,6 @@ def export_run(
     Raises:
         CasebookError: there is no finished run with test figures, it is not as it was left, a
             setting may name somebody's machine, or the bundle would be refused.
-        OSError: the file cannot be written.
     """
     run = Run(Path(folder))
     record = run.record()
@@ -146,10 +144,9 @@ def export_run(
 def _facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of `FACTS`; what is not as they want it is left out."""
     provenance = record["provenance"]
-    known = {**record, **provenance, **provenance["hardware"]}
+    known = {**record, **provenance, **provenance["hardware"], **provenance["model"]}
     known |= {f"model_{name}": value for name, value in provenance["model"].items()}
     known |= {f"version_{name}": value for name, value in provenance["versions"].items()}
-    known["generator"] = provenance["model"]["generator"]
     return {name: known.get(name) for name in FACTS if _is_fact(name, known.get(name))}
 
 
@@ -203,11 +200,17 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
         CannotCheck: the rows that they answer are not here.
         CasebookError: the file cannot be read.
     """
+    if not isinstance(bundle, bytes):
+        try:
+            with open(bundle, "rb") as file:
+                bundle = file.read(LARGEST_BUNDLE + 1)
+        except OSError as error:
+            raise CasebookError(f"{bundle} cannot be read: {error.strerror or error}") from None
     try:
-        return _checked(bundle if isinstance(bundle, bytes) else _read(Path(bundle)))
+        return _checked(bundle)
+    except CasebookError:
+        raise
     except FAULTS as error:
-        if isinstance(error, CasebookError):
-            raise
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Refused(f"the file is not built as a bundle is: {said[:200]}") from error
 
@@ -221,7 +224,9 @@ def _checked(content: bytes) -> dict[str, Any]:
     for name, value in facts.items():
         if not _is_fact(name, value):
             raise Refused(f"{name} in {FACTS_FILE} is not built as it should be")
-    _check_model(config, facts)
+    embedded = PROFILES[config.profile].embedded
+    if embedded and facts.get("model_weights") != base_weights(config.settings):
+        raise Refused("the base model's weights are not those of the embedded model here")
     metrics = _metrics(_parsed_lines(METRICS, files[METRICS]), config)
     plans = _plans(config)
     wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
@@ -235,15 +240,16 @@ def _checked(content: bytes) -> dict[str, Any]:
     every = [ids for lines in written.values() for *_, ids, _ in lines]
     # A model may declare further ends than its tokenizer's: nothing else ends a completion early.
     ends = {ids[-1] for ids in every if 0 < len(ids) < longest} | {facts.get("end_token")}
-    texts = _check_texts(config, written)
+    if embedded:
+        _check_texts(config, written)
     found: dict[str, dict[str, Evaluation]] = {"before": {}, "after": {}}
     for name, lines in written.items():
         _, when, file = name.removesuffix(".jsonl").split("/")
         found[when][file] = _graded(name, config, plans[file], lines, ends)
     return {
         **{name: config.settings[name] for name in ("case", "profile", "seed")},
-        **{"overrides": overrides, "facts": facts, "completions": len(every), "texts": texts},
-        **{when: plain(_figures(config, evaluations)) for when, evaluations in found.items()},
+        **{"overrides": overrides, "facts": facts, "completions": len(every), "texts": embedded},
+        **{when: plain(_figures(plans, evaluations)) for when, evaluations in found.items()},
         "curve": plain(curve(metrics)),
     }
 
@@ -252,12 +258,12 @@ def _configured(settings: Any) -> tuple[Config, dict[str, Any]]:
     """A bundle's configuration, and what in it is not its profile's."""
     if not isinstance(settings, dict):
         raise Refused(f"{CONFIG} holds no settings")
-    case, profile = settings.get("case"), settings.get("profile")
     _check_plain(settings)
+    case, profile = settings.get("case"), settings.get("profile")
     try:
         check_name("case", case, known_cases())
         check_name("profile", profile, PROFILES)
-        profiles = schema.read_settings(case, profile)
+        known = plain(schema.checked((case, profile)))
         whole = plain(schema.checked((case, profile), settings))
         # TRL's parser refuses bf16 where nothing computes with it: that decides no grade.
         anywhere = {"use_cpu": True, "bf16": False, "fp16": False}
@@ -268,11 +274,10 @@ def _configured(settings: Any) -> tuple[Config, dict[str, Any]]:
         raise Refused("figures of the profile 'smoke' or of validation rows are never results")
     if missing := sorted(set(whole) - set(settings) - set(UNSENT)):
         raise Refused(f"{CONFIG} does not say {missing[0]}")
-    known = plain(schema.checked((case, profile)))
     own = {n: v for n, v in settings.items() if n not in known or known[n] != v}
     own.pop("seed", None)
     if PROFILES[profile].embedded and "model_name_or_path" in own:
-        model = profiles["model_name_or_path"]
+        model = known["model_name_or_path"]
         raise Refused(f"the profile {profile!r} has the embedded model {model}, and no other")
     return config, own
 
@@ -285,12 +290,6 @@ def _check_plain(value: Any) -> None:
         _check_plain(entry)
     for pair in value.items() if isinstance(value, Mapping) else ():
         _check_plain(list(pair))
-
-
-def _check_model(config: Config, facts: Mapping[str, Any]) -> None:
-    embedded = PROFILES[config.profile].embedded
-    if embedded and facts.get("model_weights") != base_weights(config.settings):
-        raise Refused("the base model's weights are not those of the embedded model here")
 
 
 def _metrics(lines: Sequence[Any], config: Config) -> pd.DataFrame:
@@ -360,7 +359,7 @@ def _graded(
     asked = rows.select(range(min(plan["limit"] or len(rows), len(rows)))).to_list()
     found = {(row, decoding, sample): (ids, text) for row, decoding, sample, ids, text in lines}
     kept = sorted({row for row, *_ in found})
-    jobs: list[Job] = [(row, "greedy", 0) for row in kept if plan["greedy"]]
+    jobs = [(row, "greedy", 0) for row in kept if plan["greedy"]]
     jobs += [(row, "sample", k) for row in kept for k in range(plan["samples"])]
     for row in sorted(set(range(len(asked))) - set(kept)):
         prompt = asked[row]["prompt"]
@@ -387,41 +386,26 @@ def _graded(
     return Evaluation(table, case.labels)
 
 
-def _check_texts(config: Config, written: Mapping[str, Sequence[list]]) -> bool:
-    """Refuse texts that are not what their token ids say.
-
-    Asked of the embedded models alone, whose tokenizers ship with the casebook.
-    """
-    if not PROFILES[config.profile].embedded:
-        return False
+def _check_texts(config: Config, written: Mapping[str, Sequence[list]]) -> None:
+    """Refuse texts of an embedded model, whose tokenizer is here, that its ids do not say."""
     tokenizer = AutoTokenizer.from_pretrained(model_source(config.settings["model_name_or_path"]))
     for name, lines in written.items():
         for row, *_, ids, text in lines:
             known = max(ids, default=0) < len(tokenizer)
             if not known or tokenizer.decode(ids, skip_special_tokens=True) != text:
                 raise Refused(f"{name}, row {row}: the text is not what its tokens say")
-    return True
 
 
-def _figures(config: Config, found: Mapping[str, Evaluation]) -> dict[str, Any]:
+def _figures(plans: Mapping[str, Mapping], found: Mapping[str, Evaluation]) -> dict[str, Any]:
     """What a record says before or after, as far as completions show it."""
     said = found["test"].summary()
     if PASS_AT_K in found:
         said[PASS_AT_K] = found[PASS_AT_K].pass_at_k()
-    plans = _plans(config)
     also = {plan["called"]: found[name].summary() for name, plan in plans.items() if plan["called"]}
     return said | ({"also": also} if also else {})
 
 
 # The file
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(LARGEST_BUNDLE + 1)
-    except OSError as error:
-        raise CasebookError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _unpacked(content: bytes) -> dict[str, bytes]:
@@ -482,11 +466,9 @@ def _parsed_lines(name: str, content: bytes) -> list[Any]:
 def report(found: Mapping[str, Any]) -> list[str]:
     """What a check found, as it is printed."""
     changed = ", ".join(f"{name} {value}" for name, value in found["overrides"].items())
-    said = [
-        f"{found['case']}/{found['profile']}, seed {found['seed']}"
-        + (f", with {changed}" if changed else ""),
-        f"{found['completions']:,} completions graded again",
-    ]
+    run = f"{found['case']}/{found['profile']}, seed {found['seed']}"
+    said = [f"{run}, with {changed}" if changed else run]
+    said.append(f"{found['completions']:,} completions graded again")
     for name in ("greedy_accuracy", "sampled_accuracy", "lenient_accuracy", "well_formed"):
         pair = [found[when].get(name) for when in ("before", "after")]
         if all(pair):
