@@ -45,14 +45,14 @@ PARTS += ("trainer_state.json",)
 
 def go_on(run):
     """Make a run ready to go on."""
-    assert prepare(run, training.read_config(("poker", "smoke")), resume=True)
+    assert prepare(run, training.read_config(("poker", "smoke")))
 
 
 @pytest.fixture
 def begun(tmp_path):
     """A run that was stopped in its fourth step, with checkpoints of the second and third."""
     run = training.Run(tmp_path / "run")
-    prepare(run, training.read_config(("poker", "smoke")), resume=False)
+    prepare(run, training.read_config(("poker", "smoke")))
     (run.path / "completions").mkdir()
     for step in range(1, 5):
         line = {"kind": "train", "step": step, "loss": step / 7, "seconds": step}
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over(begun):
 
 def test_the_first_setting_that_differs_is_named(begun):
     with pytest.raises(CasebookError, match=r"another configuration .* beta was .* and is 0\.5"):
-        prepare(begun, training.read_config(("poker", "smoke"), {"beta": 0.5}), resume=True)
+        prepare(begun, training.read_config(("poker", "smoke"), {"beta": 0.5}))
 
 
 def test_without_a_checkpoint_a_run_begins_anew(begun):
@@ -109,8 +109,8 @@ def test_damaged_completions_are_named(begun, content):
         begun.completions()
 
 
-@pytest.mark.parametrize("line", ['{"kind": "train", "st', "3", "[]", '{"kind": "train"}', "null"])
-def test_lines_from_a_damaged_one_on_are_left_out(tmp_path, line):
+@pytest.mark.parametrize("line", ['{"kind": "train", "st', '{"kind"', "\0\0"])
+def test_lines_from_one_that_was_cut_on_are_left_out(tmp_path, line):
     good = '{"kind": "train", "step": 1, "reward": 1.0}'
     (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n{good}\n")
     assert training.Run(tmp_path).metrics()["step"].tolist() == [1]

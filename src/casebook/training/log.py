@@ -1,7 +1,6 @@
 """What a training leaves in its folder while it goes on: metrics, evaluations, completions."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +15,7 @@ from casebook.case import PROFILES, load_case
 from casebook.detectors import RunWatch
 from casebook.evaluation import evaluate, graded
 from casebook.grpo import group_advantages
+from casebook.paths import replacing
 from casebook.training import processes
 from casebook.training.config import Config
 from casebook.training.progress import Progress
@@ -83,9 +83,8 @@ class CompletionLog:
         scaled = group_advantages(rewards.to_numpy(float, copy=True), self.group_size, self.scale)
         table["reward"], table["advantage"] = rewards, scaled.numpy()
         self.folder.mkdir(exist_ok=True)  # a run's folder that was deleted is not made again
-        part = self.folder / "part"
-        table.to_parquet(part, index=False)
-        os.replace(part, self.folder / f"train_{step:05d}.parquet")
+        with replacing(self.folder / f"train_{step:05d}.parquet") as part:
+            table.to_parquet(part, index=False)
 
 
 class WatchCallback(TrainerCallback):

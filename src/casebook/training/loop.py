@@ -74,7 +74,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
         check_folder(run, resume)
         busy = f"another process trains into {run.path}: wait for its end"
         held.enter_context(alone_in(run.path, busy))
-        return prepare(run, config, resume)
+        return prepare(run, config)
 
     try:
         with engine.freed_afterwards(), contextlib.ExitStack() as held:
@@ -99,17 +99,13 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
 def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     """The training rows, and how many were dropped because their prompt leaves no room."""
     rows = load_case(config.case).load("train", config.profile, config.seed, config.variant)
-    if config.train_limit:
-        rows = rows.select(range(min(config.train_limit, len(rows))))
+    rows = rows.select(range(min(config.train_limit or len(rows), len(rows))))
     room = config.max_seq_length - config.max_completion_length
 
     kept = rows.filter(lambda row: len(token_ids(tokenizer, row["prompt"])) <= room)
     if not len(kept):
         raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
-    together = config.generation_batch_size  # completions, of all processes
-    if config.method in PLAIN:
-        together = config.per_device_train_batch_size * config.gradient_accumulation_steps
-    prompts = together // config.num_generations
+    prompts = config.generation_batch_size // config.num_generations  # of all processes
     if config.method not in SUPERVISED and len(kept) < prompts:
         raise CasebookError(
             f"{len(kept)} training prompts do not fill a step, which takes {prompts}: lower "
@@ -190,9 +186,8 @@ def _train(run: Run, config: Config, progress: Progress) -> Run:
         "validation": validation.round(4).to_dict("list"),
         "adapter_largest_change": models.largest_change(run.adapter),
         **measured,
+        **({"skipped_steps": skipped_steps(metrics)} if skipped_steps(metrics) else {}),
     }
-    if skipped := skipped_steps(metrics):
-        record["skipped_steps"] = skipped
     write_json(run.path / "record.json", record)
     return run
 
@@ -204,7 +199,7 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
         The run folder, with the metrics of these steps and what was evaluated on the way.
     """
     run = Run(Path(output))
-    prepare(run, config, resume=False)
+    prepare(run, config)
     model, tokenizer, rows, _ = beginning(config)
     callback = RunCallback(run, config, tokenizer, Progress("", quiet=True))
     with contextlib.suppress(stopping.Stopped):
@@ -284,17 +279,17 @@ def _fit(
 ) -> dict[str, int]:
     """Train by the method asked for; how many steps and completions it took."""
     arguments = config.trainer_arguments(run.path / "checkpoints")
-    samples = config.max_steps * config.per_device_train_batch_size
-    samples *= config.gradient_accumulation_steps * processes.count()
+    batch = config.per_device_train_batch_size * config.gradient_accumulation_steps
+    samples = config.max_steps * batch * processes.count()
+    took = {"steps": config.max_steps, "samples": samples}
     method, callbacks = config.method, [callback]
     if processes.first():
         callbacks.append(WatchCallback(run, config.settings))
     callbacks += more_callbacks  # after the one that writes what they read
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
-        return {"steps": config.max_steps, "samples": samples}
+        return took
     callbacks.append(_Checkpoints(run, config))
-    more = {}
     if method == "grpo":
         rule = constraint_for(config.constraint, load_case(config.case).labels, tokenizer)
         kind, own = RolloutTrainer, {"prompts_once": config.prompts_once}
@@ -320,7 +315,7 @@ def _fit(
             asked = rows.shuffle(config.seed).select(prompts)
             texts = supervised.accepted(model, tokenizer, config.case, asked, config.settings)
             callback.seconds_before += time.perf_counter() - started
-            more = {"accepted": len(texts)}
+            took["accepted"] = len(texts)
         trainer = supervised.trainer(
             model, tokenizer, texts, arguments, callbacks, config.max_seq_length
         )
@@ -330,14 +325,14 @@ def _fit(
         # Trained to its end already. `trainer.train` would add a step: only the weights are wanted.
         callback.started = time.perf_counter()
         trainer._load_from_checkpoint(str(checkpoint))
-        return {"steps": step_of(checkpoint), "samples": samples, **more}
+        return took
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if trainer.state.global_step < config.max_steps:
         raise stopping.Stopped(f"stopped after step {trainer.state.global_step}")
     if processes.sharded():  # what the policy is saved with, when the others have gone
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         model.save_pretrained = partial(model.save_pretrained, state_dict=weights)
-    return {"steps": trainer.state.global_step, "samples": samples, **more}
+    return took
 
 
 def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> None:

@@ -1,7 +1,6 @@
 """The folder of a run: what is in it, where it lies, and how it is made ready."""
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import yaml
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.paths import LOCK, plain, read_json, write_json
+from casebook.paths import LOCK, plain, read_json, replacing, write_json
 from casebook.records import read_record
 from casebook.settings import marked, read_settings, read_yaml
 from casebook.training import processes
@@ -116,12 +115,11 @@ def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = N
     return next(right, None)
 
 
-def prepare(run: Run, config: Config, resume: bool) -> bool:
+def prepare(run: Run, config: Config) -> bool:
     """Make the run folder ready; `False` where the run it holds has finished already.
 
     A run goes on at its newest whole checkpoint, with the metrics and completions up to there.
     """
-    check_folder(run, resume)
     if run.begun:
         begun, asked = run.settings(), plain(config.settings)
         for name in sorted(begun.keys() | asked.keys()):
@@ -139,7 +137,7 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
     whole, step, kept = run.checkpoint(), 0, b""
     # The trainer saves the state of its random numbers for each process.
     count = len(list(whole.glob("rng_state*.pth"))) if whole else 0
-    if count and count != processes.count():
+    if count not in (0, processes.count()):
         raise CasebookError(
             f"the run in {run.path} was begun with another number of processes ({count}): go on "
             "with as many, or name another folder"
@@ -150,9 +148,8 @@ def prepare(run: Run, config: Config, resume: bool) -> bool:
     if whole:  # what came after it is made again
         step, size = step_of(whole), read_json(whole / SEAL)["metrics_bytes"]
         kept = run.metrics_file.read_bytes()[:size]
-    part = run.path / "metrics.part"
-    part.write_bytes(kept)
-    os.replace(part, run.metrics_file)
+    with replacing(run.metrics_file) as part:
+        part.write_bytes(kept)
     for file in (run.path / "completions").glob("train_*.parquet"):
         if int(file.stem.rpartition("_")[2]) > step:
             file.unlink()
@@ -177,15 +174,11 @@ def step_of(checkpoint: Path) -> int | None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file, up to one that a kill or a fault has damaged."""
-    lines = []
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    for written in text.splitlines():
+    """The lines of a metrics file, up to one that a kill has cut short."""
+    lines: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            line = json.loads(written)
-        except (ValueError, RecursionError):
+            lines.append(json.loads(line))
+        except ValueError:
             break
-        if not isinstance(line, dict) or not {"kind", "step"} <= set(line):
-            break
-        lines.append(line)
     return lines

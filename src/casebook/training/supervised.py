@@ -14,6 +14,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback
 
 from casebook.case import CasebookError, load_case
+from casebook.evaluation import graded
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import completion_ids, decoding_of, generate_all, token_ids
 
@@ -36,31 +37,28 @@ def accepted(
 
     Samples as GRPO would: `num_generations` completions for each row, under its constraint.
     """
-    grade, labels = load_case(case).grade, load_case(case).labels
-    rule = constraint_for(settings.get("constraint", "none"), labels, tokenizer)
+    task = load_case(case)
+    rule = constraint_for(settings.get("constraint", "none"), task.labels, tokenizer)
     jobs = [(i, k) for i in range(len(rows)) for k in range(settings["num_generations"])]
+    asked = [rows[i] for i, _ in jobs]
     written: dict[int, dict[str, Any]] = {}
     was_training = model.training
     model.eval()
     for _, numbers, completions in generate_all(
         model,
         tokenizer,
-        [rows[i]["prompt"] for i, _ in jobs],
+        [row["prompt"] for row in asked],
         keys=[(settings["seed"], i, k) for i, k in jobs],
         constraint=rule,
         **decoding_of(settings),
     ):
         written |= zip(numbers, completions, strict=True)
     model.train(was_training)
-    kept = []
-    for number, (i, _) in enumerate(jobs):
-        row, text = rows[i], written[number]["completion"]
-        graded = grade(text, row["answer"], variant=settings["variant"])
-        if graded.strict and not written[number]["truncated"]:
-            kept.append({"prompt": row["prompt"], "completion": text, "ends": True})
-    if not kept:
+    table = graded(task, asked, (written[n] for n in range(len(jobs))), settings["variant"])
+    kept = table[table["strict"] & ~table["truncated"]].assign(ends=True)
+    if not len(kept):
         raise CasebookError(f"none of {len(jobs)} samples was accepted: nothing to train on")
-    return kept
+    return kept[["prompt", "completion", "ends"]].to_dict("records")
 
 
 def trainer(
