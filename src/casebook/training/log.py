@@ -1,6 +1,7 @@
 """What a training leaves in its folder while it goes on: metrics, evaluations, completions."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +21,7 @@ from casebook.training import processes
 from casebook.training.config import Config
 from casebook.training.progress import Progress
 from casebook.training.run import Run, read_lines
+from casebook.training.stopping import Stopped
 
 CURVE = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl")
 CURVE += ("completions/mean_length", "completions/clipped_ratio")
@@ -101,12 +103,15 @@ class WatchCallback(TrainerCallback):
 
 
 class RunCallback(TrainerCallback):
-    """Writes metrics, shows progress, evaluates held-out rows on schedule."""
+    """Writes metrics, shows progress, evaluates held-out rows on schedule; may end it early."""
 
-    def __init__(self, run: Run, config: Config, tokenizer: Any, progress: Progress):
+    def __init__(
+        self, run: Run, config: Config, tokenizer: Any, progress: Progress, steps=math.inf
+    ):
         self.run, self.config, self.tokenizer, self.progress = run, config, tokenizer, progress
+        self.steps = steps  # after which it is ended
         self.seconds_before = max(
-            (line["seconds"] for line in read_lines(run.path / "metrics.jsonl")), default=0.0
+            [0.0, *(line["seconds"] for line in read_lines(run.metrics_file))]
         )
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -119,6 +124,8 @@ class RunCallback(TrainerCallback):
         if logs and "loss" in logs and processes.first():
             self._append("train", state.global_step, logs)
             self.progress.update(state.global_step, logs)
+            if state.global_step >= self.steps:
+                raise Stopped
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         every = self.config.evaluate_every
@@ -155,15 +162,14 @@ class RunCallback(TrainerCallback):
 
     def _append(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         line = {"kind": kind, **figures, "step": step, "seconds": round(self.seconds, 3)}
-        with open(self.run.path / "metrics.jsonl", "a") as file:
+        with open(self.run.metrics_file, "a") as file:
             file.write(json.dumps(line) + "\n")
 
 
 def skipped_steps(metrics: pd.DataFrame) -> int:
     """How many steps had a gradient that is no number (fp16's first ones), and changed nothing."""
-    if "grad_norm" not in metrics:
-        return 0
-    return int((~np.isfinite(metrics["grad_norm"].to_numpy(float))).sum())
+    norms = metrics.get("grad_norm", pd.Series(dtype=float))
+    return int((~np.isfinite(norms.to_numpy(float))).sum())
 
 
 def curve(metrics: pd.DataFrame) -> dict[str, list[float]]:

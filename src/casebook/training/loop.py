@@ -18,8 +18,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -201,19 +200,10 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
     run = Run(Path(output))
     prepare(run, config)
     model, tokenizer, rows, _ = beginning(config)
-    callback = RunCallback(run, config, tokenizer, Progress("", quiet=True))
+    callback = RunCallback(run, config, tokenizer, Progress("", quiet=True), steps)
     with contextlib.suppress(stopping.Stopped):
-        _fit(run, config, model, tokenizer, rows, callback, [_EndAfter(steps)])
+        _fit(run, config, model, tokenizer, rows, callback)
     return run
-
-
-@dataclass
-class _EndAfter(TrainerCallback):
-    steps: int
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if logs and "loss" in logs and state.global_step >= self.steps:
-            raise stopping.Stopped
 
 
 def beginning(config: Config) -> tuple[Any, Any, Dataset, int]:
@@ -269,13 +259,7 @@ class _Checkpoints(TrainerCallback):
 
 
 def _fit(
-    run: Run,
-    config: Config,
-    model: Any,
-    tokenizer: Any,
-    rows: Dataset,
-    callback: RunCallback,
-    more_callbacks: Sequence[TrainerCallback] = (),
+    run: Run, config: Config, model: Any, tokenizer: Any, rows: Dataset, callback: RunCallback
 ) -> dict[str, int]:
     """Train by the method asked for; how many steps and completions it took."""
     arguments = config.trainer_arguments(run.path / "checkpoints")
@@ -285,7 +269,6 @@ def _fit(
     method, callbacks = config.method, [callback]
     if processes.first():
         callbacks.append(WatchCallback(run, config.settings))
-    callbacks += more_callbacks  # after the one that writes what they read
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return took
@@ -341,8 +324,8 @@ def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> Non
     def log(step: int, metrics: Mapping[str, float]) -> None:
         state.global_step = step
         for callback in callbacks:
-            callback.on_log(arguments, state, None, logs=metrics)
             callback.on_step_end(arguments, state, None, model=model)
+            callback.on_log(arguments, state, None, logs=metrics)
 
     weights = config.reward_weights or [1.0] * len(config.reward_funcs)
     rewards = zip(_logged_rewards(run, config, model, tokenizer), weights, strict=True)
