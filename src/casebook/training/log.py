@@ -142,16 +142,10 @@ class RunCallback(TrainerCallback):
         if not config.evaluate_every or not processes.first():
             return
         slow = PROFILES[config.profile].device == "gpu"  # minutes, with an embedded model seconds
-        how = {"profile": config.profile, "limit": config.evaluate_rows, "variant": config.variant}
-        summary = evaluate(
-            *(model, self.tokenizer, config.case),
-            split="validation",
-            samples=1,
-            drift=True,
-            settings=config.settings,
-            progress=self.progress.measuring("held-out rows") if slow else None,
-            **how,
-        ).summary()
+        rows = {"split": "validation", "limit": config.evaluate_rows, "variant": config.variant}
+        how = {"profile": config.profile, "settings": config.settings, "samples": 1, "drift": True}
+        how["progress"] = self.progress.measuring("held-out rows") if slow else None
+        summary = evaluate(model, self.tokenizer, config.case, **rows, **how).summary()
         values = {n: f.get("value") if isinstance(f, dict) else f for n, f in summary.items()}
         figures = {name: value for name, value in values.items() if isinstance(value, float)}
         self._append("validation", step, figures)

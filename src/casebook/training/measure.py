@@ -89,8 +89,7 @@ def measure_base(
         model_and_tokenizer: such as a policy with its adapter off; by default the base is loaded.
         folder, progress: as for `measure_test`.
     """
-    decide = marked("card", "base", "test")
-    mark = settings_mark(config, set(config.settings) - set(decide))
+    mark = settings_mark(config, set(config.settings) - set(marked("card", "base", "test")))
     if mark not in _MEASURED:
         base = model_and_tokenizer or load_base(config.settings)
         # Torch multiplies by a weight that is to be trained in another order of additions, and a

@@ -88,14 +88,13 @@ class Policy:
         table = graded(self.case, [columns] * len(said), said, self.settings["variant"])
         if columns["answer"] is None:
             table["correct"] = table["strict"] = None
-        for part, values in (paid := dict(self._paid(asked, columns, said))).items():
-            table[f"reward/{part}"] = values
+        paid = dict(self._paid(asked, columns, said))
+        table = table.assign(**{f"reward/{part}": values for part, values in paid.items()})
         names = self.settings["reward_funcs"]
         weights = self.settings.get("reward_weights") or [1.0] * len(names)
-        total = sum(
-            table[f"reward/{n}"] * w for n, w in zip(names, weights, strict=True) if n in paid
-        )
-        table["reward"] = total if len(paid) == len(names) else None
+        table["reward"] = None
+        if len(paid) == len(names):
+            table["reward"] = table[[f"reward/{name}" for name in names]] @ weights
         return asked, table.drop(columns=[*columns, "ids"])
 
     def _written(self, name: str, asked: Any, row: int, samples: int) -> list[dict[str, Any]]:
@@ -109,10 +108,8 @@ class Policy:
         rule = constraint_for(settings.get("constraint", "none"), self.case.labels, self.tokenizer)
         for decoding, count in (("greedy", 1), ("sample", samples)):
             how = decoding_of(settings, greedy=decoding == "greedy") | {"constraint": rule}
-            keys = [(0, row, number) for number in range(count)]
-            for _, _, batch in generate_all(
-                self.model, self.tokenizer, [ids] * count, keys=keys, **how
-            ):
+            how["keys"] = [(0, row, number) for number in range(count)]
+            for _, _, batch in generate_all(self.model, self.tokenizer, [ids] * count, **how):
                 said += [{"model": name, "decoding": decoding, **one} for one in batch]
         return said
 

@@ -76,7 +76,7 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """All checkpoints, those included that a kill has cut short."""
-        return [p for p in self.path.glob("checkpoints/checkpoint-*") if step_of(p) is not None]
+        return list(self.path.glob("checkpoints/checkpoint-*"))
 
     def seal(self, checkpoint: Path) -> None:
         """Declare a checkpoint whole, the last thing that is done to it: a kill comes before."""
@@ -167,10 +167,9 @@ def check_folder(run: Run, resume: bool) -> None:
         )
 
 
-def step_of(checkpoint: Path) -> int | None:
-    """The step a checkpoint's name says, or `None` for a folder that is no checkpoint."""
-    digits = checkpoint.name.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() and checkpoint.is_dir() else None
+def step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

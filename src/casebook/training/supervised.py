@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 
 from casebook.case import CasebookError, load_case
 from casebook.evaluation import graded
@@ -40,18 +40,13 @@ def accepted(
     task = load_case(case)
     rule = constraint_for(settings.get("constraint", "none"), task.labels, tokenizer)
     jobs = [(i, k) for i in range(len(rows)) for k in range(settings["num_generations"])]
-    asked = [rows[i] for i, _ in jobs]
+    asked, keys = [rows[i] for i, _ in jobs], [(settings["seed"], i, k) for i, k in jobs]
+    how = decoding_of(settings) | {"keys": keys, "constraint": rule}
     written: dict[int, dict[str, Any]] = {}
     was_training = model.training
     model.eval()
-    for _, numbers, completions in generate_all(
-        model,
-        tokenizer,
-        [row["prompt"] for row in asked],
-        keys=[(settings["seed"], i, k) for i, k in jobs],
-        constraint=rule,
-        **decoding_of(settings),
-    ):
+    prompts = [row["prompt"] for row in asked]
+    for _, numbers, completions in generate_all(model, tokenizer, prompts, **how):
         written |= zip(numbers, completions, strict=True)
     model.train(was_training)
     table = graded(task, asked, (written[n] for n in range(len(jobs))), settings["variant"])
@@ -62,12 +57,7 @@ def accepted(
 
 
 def trainer(
-    model: Any,
-    tokenizer: Any,
-    texts: list[dict[str, Any]],
-    args: Any,
-    callbacks: list[TrainerCallback],
-    max_length: int,
+    model: Any, tokenizer: Any, texts: list, args: Any, callbacks: list, max_length: int
 ) -> Trainer:
     """A `Trainer` of the next token on completions; what is above `max_length` tokens is cut."""
     return Trainer(
