@@ -587,13 +587,11 @@ class Learner:
 
     def look(self, rollout: Rollout) -> Look:
         """One forward pass over a rollout."""
-        length = rollout.mask.shape[1]
-        logits, states = _completion_logits(
-            self.model, rollout.input_ids, rollout.attention_mask, length
-        )
-        ids, temperature = rollout.input_ids[:, -length:], self.settings["temperature"]
-        logps, entropies = _logps(logits, ids, temperature)
-        return Look(logps, _mean(entropies, rollout.mask), states)
+        ids, attention, mask, _ = rollout
+        length, temperature = mask.shape[1], self.settings["temperature"]
+        logits, states = _completion_logits(self.model, ids, attention, length)
+        logps, entropies = _logps(logits, ids[:, -length:], temperature)
+        return Look(logps, _mean(entropies, mask), states)
 
     def update(self, loss: Tensor, look: Look, **shown: Tensor) -> None:
         """One step of the optimiser, with the gradient's length clipped."""

@@ -3,6 +3,7 @@
 import importlib.machinery
 import sys
 import types
+import weakref
 
 import pytest
 
@@ -41,7 +42,7 @@ class Engine:
 
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch):
-    monkeypatch.setattr(engine, "_carriers", [])
+    monkeypatch.setattr(engine, "_carriers", weakref.WeakSet())
     monkeypatch.setattr(engine, "_engine", None)
 
 

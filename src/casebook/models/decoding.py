@@ -13,23 +13,14 @@ that was the only one allowed then costs nothing.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import zip_longest
+from typing import Any
+
+import torch
 
 from casebook.case import CasebookError, check_name
 
-if TYPE_CHECKING:
-    import torch
-
 KINDS = ("none", "position", "trie")
-
-
-class Constraint(Protocol):
-    """A rule for what may be written; `eos` is the token that ends a text."""
-
-    eos: int
-
-    def allowed(self, prefix: Sequence[int]) -> list[int]:
-        """The token ids that may follow `prefix`, never none."""
 
 
 class PrefixTrie:
@@ -66,14 +57,15 @@ class PositionUnion:
 
     def __init__(self, texts: Sequence[Sequence[int]], eos: int):
         self.eos = eos
-        self._at: list[set[int]] = []
-        whole = [[*text, eos] for text in texts]
-        for position in range(max(map(len, whole))):
-            self._at.append({text[position] for text in whole if len(text) > position})
+        columns = zip_longest(*([*text, eos] for text in texts))
+        self._at = [set(column) - {None} for column in columns]
 
     def allowed(self, prefix: Sequence[int]) -> list[int]:
         """The token ids that may follow `prefix`, of which only the length counts."""
         return sorted(self._at[len(prefix)]) if len(prefix) < len(self._at) else [self.eos]
+
+
+Constraint = PrefixTrie | PositionUnion
 
 
 def constraint_for(kind: str, texts: Sequence[str], tokenizer: Any) -> Constraint | None:
@@ -83,8 +75,7 @@ def constraint_for(kind: str, texts: Sequence[str], tokenizer: Any) -> Constrain
     texts stand with the blank and without, mixed, as the write-up has them.
 
     Raises:
-        UnknownName: unknown kind.
-        CasebookError: a text that the tokenizer does not know, or no text at all.
+        CasebookError: unknown kind, a text that the tokenizer does not know, or no text at all.
     """
     check_name("constraint", kind, KINDS)
     if kind == "none":
@@ -99,11 +90,7 @@ def constraint_for(kind: str, texts: Sequence[str], tokenizer: Any) -> Constrain
 def label_tokens(
     labels: Sequence[str], tokenizer: Any, before: Sequence[str] = (" ",)
 ) -> list[list[int]]:
-    """The token ids of each label, with each of `before` in front of it.
-
-    Raises:
-        CasebookError: a label that the tokenizer has no tokens for.
-    """
+    """The token ids of each label, with each of `before` in front; each has to have some."""
     texts = [blank + label for blank in before for label in labels]
     tokens = [list(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
     unknown = getattr(tokenizer, "unk_token_id", None)
@@ -132,7 +119,7 @@ def constrained_generation(model: Any, constraint: Constraint | None) -> Abstrac
     def generate(plain, **arguments):
         length = arguments["input_ids"].shape[1]  # of the prompts, left padding included
 
-        def allowed(batch_id: int, input_ids: "torch.Tensor") -> list[int]:
+        def allowed(batch_id: int, input_ids: torch.Tensor) -> list[int]:
             return constraint.allowed(input_ids[length:].tolist())
 
         return plain(prefix_allowed_tokens_fn=allowed, **arguments)
@@ -155,16 +142,14 @@ def replaced_generate(model: Any, generate: Callable) -> Iterator[None]:
 
 
 def constrained(
-    logits: "torch.Tensor", completion_ids: "torch.Tensor", constraint: Constraint
-) -> "torch.Tensor":
+    logits: torch.Tensor, completion_ids: torch.Tensor, constraint: Constraint
+) -> torch.Tensor:
     """Logits `(n, length, vocabulary)` with what the rule forbids at the lowest float.
 
     They predicted `completion_ids`, `(n, length)`; what comes after the first end is left as it is.
     The lowest float and not minus infinity: its probability is 0 as well, but 0 times it is a
     number, which an entropy and its gradient need.
     """
-    import torch
-
     allowed = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
     for row, ids in enumerate(completion_ids.tolist()):
         length = ids.index(constraint.eos) + 1 if constraint.eos in ids else len(ids)

@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
 
 from casebook.case import CasebookError
 
 _engine: Any | None = None  # this process's; that nobody refers to it would not end it
-_carriers: list[weakref.ref] = []  # the models that carry it: base and policy
+_carriers: weakref.WeakSet = weakref.WeakSet()  # the models that carry it: base and policy
 
 
 def of(model: Any) -> Any | None:
@@ -40,7 +41,7 @@ def remember(model: Any) -> None:
     global _engine
     if of(model) is not None:
         _engine = of(model)
-        _carriers.append(weakref.ref(model))
+        _carriers.add(model)
 
 
 def free() -> None:
@@ -60,8 +61,6 @@ def free() -> None:
     delete_vllm(engine)
     del engine
     gc.collect()
-    import torch
-
     torch.cuda.empty_cache()  # does nothing without a GPU
 
 
@@ -77,8 +76,7 @@ def freed_afterwards() -> Iterator[None]:
 
 
 def _carrying() -> list[Any]:
-    models = (carrier() for carrier in _carriers)
-    return [model for model in models if model is not None and of(model) is not None]
+    return [model for model in _carriers if of(model) is not None]
 
 
 def complete(

@@ -189,20 +189,18 @@ def shared_prompts(model: Any, wanted: bool = True) -> AbstractContextManager:
     """Inside it, `model.generate` computes its prompts by `prefilled`, if that is wanted."""
 
     def generate(plain, **arguments):
-        rows = zip(arguments["input_ids"], arguments["attention_mask"], strict=True)
         with torch.no_grad():
-            cache, ids, mask = prefilled(model, [row[kept.bool()].tolist() for row, kept in rows])
-        return plain(
-            **arguments | {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
-        )
+            cache, ids, mask = prefilled(model, arguments["input_ids"], arguments["attention_mask"])
+        arguments |= {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
+        return plain(**arguments)
 
     return replaced_generate(model, generate) if wanted else nullcontext()
 
 
 def prefilled(
-    model: Any, prompts: Sequence[Sequence[int]]
+    model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor
 ) -> tuple[DynamicCache, torch.Tensor, torch.Tensor]:
-    """Keys and values of prompts, but for the last token of each.
+    """Keys and values of padded prompts `(n, width)`, but for the last token of each.
 
     A prompt is computed once, however often it is there, and so is what all of them begin with.
     Gradients flow through the cache.
@@ -211,7 +209,9 @@ def prefilled(
         The cache, and the token ids and the attention mask `(n, longest)` that belong to it, the
         last token included. Padding stands between the common beginning and the rest.
     """
-    different = list(dict.fromkeys(map(tuple, prompts)))
+    rows = zip(input_ids, attention_mask, strict=True)
+    prompts = [tuple(row[kept.bool()].tolist()) for row, kept in rows]
+    different = list(dict.fromkeys(prompts))
     longest, shared = max(map(len, different)), 0
     while all(len(p) > shared + 1 and p[shared] == different[0][shared] for p in different):
         shared += 1
@@ -235,7 +235,7 @@ def prefilled(
             past_key_values=cache,
         )
     number = {p: i for i, p in enumerate(different)}
-    which = torch.tensor([number[tuple(p)] for p in prompts], device=model.device)
+    which = torch.tensor([number[p] for p in prompts], device=model.device)
     cache.batch_select_indices(which)
     return cache, ids[which], mask[which]
 
@@ -277,19 +277,15 @@ def generate_all(
         # All are padded to the longest, so the short ones wait where they would cost twice as much.
         longest = len(asked[order[0]]) + new
         batch = [i for i in order[:size] if len(asked[i]) + new >= longest / 2]
-        own_keys = keys and [keys[i] for i in batch]
+        part, own_keys = [asked[i] for i in batch], keys and [keys[i] for i in batch]
         try:
-            completions = generate(
-                model, tokenizer, [asked[i] for i in batch], keys=own_keys, **decoding
-            )
+            completions = generate(model, tokenizer, part, keys=own_keys, **decoding)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
             if size == 1:
-                raise CasebookError(
-                    f"one completion of {len(asked[batch[0]])} + {new} tokens does not fit into "
-                    "memory beside the model"
-                ) from error
+                said = f"one completion of {len(part[0])} + {new} tokens does not fit into memory"
+                raise CasebookError(f"{said} beside the model") from error
             size = min(size, len(batch)) // 2 or 1
         else:
             yield size, batch, completions
@@ -308,24 +304,21 @@ def merged(model: Any) -> Iterator[None]:
     only where no weight is used twice, as a tied embedding is.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
+    weights = [layer.get_base_layer().weight for layer in layers]
     uses = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))
-    exact = all(
-        layer.get_base_layer().weight.dtype == torch.float32
-        and uses[id(layer.get_base_layer().weight)] == 1
-        and not any(getattr(drop, "p", 0.0) for drop in layer.lora_dropout.values())
-        for layer in layers
-    )
-    if unsloth_chosen() or not layers or not exact:
+    exact = all(w.dtype == torch.float32 and uses[id(w)] == 1 for w in weights)
+    drops = [drop for layer in layers for drop in layer.lora_dropout.values()]
+    if unsloth_chosen() or not exact or any(getattr(drop, "p", 0.0) for drop in drops):
         yield
         return
-    copies = [layer.get_base_layer().weight.detach().clone() for layer in layers]
+    copies = [w.detach().clone() for w in weights]
     try:
         for layer in layers:
             layer.merge()
         yield
     finally:
-        for layer, weights in zip(layers, copies, strict=True):
-            layer.get_base_layer().weight.data.copy_(weights)
+        for layer, own, copy in zip(layers, weights, copies, strict=True):
+            own.data.copy_(copy)
             layer.merged_adapters.clear()
 
 

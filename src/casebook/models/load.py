@@ -1,12 +1,9 @@
 """A policy for a case and profile: Unsloth where it trains the profile, else transformers + PEFT.
 
 The cells a Colab user expects are `FastLanguageModel.from_pretrained` and then
-`FastLanguageModel.get_peft_model`. This module gives that name a meaning everywhere:
-Unsloth's own class where `casebook.backend` has chosen it, and otherwise a stand-in with the same
-two methods. `load_policy` is those two calls with the arguments of
-`configs/<case>/<profile>.yaml`.
-
-Unsloth has to be imported before TRL: `casebook.backend.choose_backend(profile)` comes first.
+`FastLanguageModel.get_peft_model`. That name works everywhere: it is Unsloth's own class where
+`casebook.backend` has chosen it, which comes before TRL is imported, and else a stand-in with the
+same two methods. `load_policy` is those two calls with what `configs/<case>/<profile>.yaml` says.
 """
 
 import hashlib
@@ -19,7 +16,6 @@ from typing import Any
 from casebook import paths
 from casebook.backend import choose_backend, unsloth_chosen
 from casebook.case import CasebookError
-from casebook.models import attention, pretrained
 from casebook.settings import marked, read_settings
 
 if os.environ.get("CASEBOOK_BACKEND") == "unsloth":  # for every profile: then at once
@@ -33,7 +29,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, set_seed
 from transformers.utils.logging import disable_progress_bar
 
-from casebook.models import engine
+from casebook.models import attention, engine, pretrained
 
 disable_progress_bar()  # loading a model is not worth a widget in every notebook
 
@@ -118,7 +114,6 @@ def load_policy(
     """Model and tokenizer ready to train: LoRA wrapped around the base where the profile says so.
 
     Args:
-        case, profile: their names.
         seed: initialises the adapter.
         settings: the training settings; by default those of `configs/<case>/<profile>.yaml`.
 
@@ -280,9 +275,8 @@ def describe(model: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]
     """Which base weights a policy stands on, in which type, and what wrote its completions.
 
     Returns:
-        `name`, `weights` (SHA-256 of a folder's weight files; `None` for a model of the hub),
-        `revision` (the hub's commit), `dtype` (of what was loaded), `load_in_4bit`, `generator`;
-        of a model with a short name `source` as well, as `pretrained.which` has it.
+        `name`, `weights` (as `base_weights`), `revision` (the hub's commit), `dtype` (of what was
+        loaded), `load_in_4bit`, `generator`; of a short name `source`, as `pretrained.which`.
     """
     unsloth = "unsloth" if unsloth_chosen() else "transformers"
     return {

