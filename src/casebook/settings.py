@@ -378,9 +378,6 @@ def chosen_runs(
     return runs
 
 
-# YAML
-
-
 class _Loader(yaml.SafeLoader):
     """YAML in which a key that is there twice is an error, and not the last one's."""
 
@@ -425,9 +422,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise CasebookError(f"{path} holds no mapping of field names to values")
     return settings
-
-
-# The parts of a check
 
 
 def _check_fields(

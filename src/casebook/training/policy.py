@@ -6,7 +6,6 @@ the training. The libraries that load models are imported when one is loaded.
 
 import inspect
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -140,10 +139,8 @@ def in_form(text: str, known: Sequence[Any]) -> Any:
     if not isinstance(known[0], str):
         last = in_form(text, [messages[-1]["content"] for messages in known])
         return [*known[0][:-1], {**known[0][-1], "content": last}]
-    # A word that all happen to begin with in part, as "Wh" of "Who" and "What", is no form.
-    begin = re.sub(r"\w+$", "", os.path.commonprefix(list(known)))  # noqa: RUF071, no paths
-    backwards = [prompt[len(begin) :][::-1] for prompt in known]
-    end = re.sub(r"^\w+", "", os.path.commonprefix(backwards)[::-1])  # noqa: RUF071
+    begin = os.path.commonprefix(list(known))  # noqa: RUF071, no paths
+    end = os.path.commonprefix([one[len(begin) :][::-1] for one in known])[::-1]  # noqa: RUF071
     there = max(n for n in range(len(begin) + 1) if text.startswith(begin[len(begin) - n :]))
     done = max(n for n in range(len(end) + 1) if text.endswith(end[:n]))
     return begin[: len(begin) - there] + text + end[done:]

@@ -39,11 +39,8 @@ class RolloutTrainer(GRPOTrainer):
             return super()._generate_single_turn(*args, **kwargs)
 
     def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
-        once = partial(forward, model) if self.prompts_once else model
-        return self._scored(once, *args, **kwargs)
-
-    def _scored(self, *args, **kwargs):
-        return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        model = partial(forward, model) if self.prompts_once else model
+        return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
 
 
 class ConstrainedTrainer(RolloutTrainer):
@@ -62,17 +59,13 @@ class ConstrainedTrainer(RolloutTrainer):
         with constrained_generation(self.model, self.constraint):
             return super()._generate_single_turn(*args, **kwargs)
 
-    def _scored(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
+    def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
         if not self.score_constrained:
-            return super()._scored(
-                model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-            )
-        logits = model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            logits_to_keep=logits_to_keep + 1,
-            use_cache=False,
-        ).logits[:, :-1]
+            return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        input_ids, attention_mask, logits_to_keep, *_ = args
+        model = partial(forward, model) if self.prompts_once else model
+        how = {"logits_to_keep": logits_to_keep + 1, "use_cache": False}
+        logits = model(input_ids=input_ids, attention_mask=attention_mask, **how).logits[:, :-1]
         completion_ids = input_ids[:, -logits_to_keep:]
         logits = constrained(logits / self.temperature, completion_ids, self.constraint)
         logps = logits.log_softmax(-1)
