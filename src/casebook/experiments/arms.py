@@ -18,19 +18,10 @@ from typing import Any
 
 import pandas as pd
 
-from casebook import paths
+from casebook import paths, records
 from casebook.case import PROFILES, CasebookError
 from casebook.detectors import RunWatch
 from casebook.paths import check_writable, plain, write_json, write_trouble
-from casebook.records import (
-    check_clean,
-    completions_file,
-    first_and_last,
-    has_test_figures,
-    read_record,
-    revision,
-    write_rows,
-)
 from casebook.settings import chosen_runs, read_arms  # noqa: F401 (notebooks take it from here)
 from casebook.training import WATCH_EVERY, Config, Run, read_config, settings_mark, train
 
@@ -67,7 +58,7 @@ def run_experiments(
     """
     runs = chosen_runs(case, profile, arms, seeds)
     work = [(case, profile, name, overrides, seed, again) for name, seed, overrides in runs]
-    check_clean()
+    records.check_clean()
     check_writable(paths.RESULTS / case)
     written = []
     with workers(jobs) as submit:
@@ -101,7 +92,8 @@ def _end_with_the_caller() -> None:
 
 def _folder(config: Config, arm: str) -> Path:
     """Where a run is trained: another commit begins anew, since a record names one commit."""
-    name = f"seed{config.seed}-{settings_mark(config)[:8]}-{str(revision()['revision'])[:8]}"
+    commit = str(records.revision()["revision"])[:8]
+    name = f"seed{config.seed}-{settings_mark(config)[:8]}-{commit}"
     return paths.runs_dir() / "experiments" / config.case / config.profile / arm / name
 
 
@@ -110,7 +102,7 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
     config = read_config((case, profile), {**overrides, "seed": seed})
     if path.exists() and not again:
-        if read_record(path)["config"] != plain(config.settings):
+        if records.read_record(path)["config"] != plain(config.settings):
             raise CasebookError(
                 f"{path} was made with another configuration than {arm!r} has now: make it anew "
                 "with --again, or give the new configuration an arm of its own"
@@ -128,9 +120,9 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     except OSError as error:
         trouble = write_trouble(error) or error
         raise CasebookError(f"{path} cannot be written ({trouble}): the run is kept") from error
-    sampled = first_and_last(record, "sampled_accuracy")[1]
-    greedy = first_and_last(record, "greedy_accuracy")[1]
-    rows = "" if has_test_figures(record) else "on validation rows "
+    sampled = records.first_and_last(record, "sampled_accuracy")[1]
+    greedy = records.first_and_last(record, "greedy_accuracy")[1]
+    rows = "" if records.has_test_figures(record) else "on validation rows "
     return path, (
         f"{arm}, seed {seed}: {rows}sampled {sampled:.3f}, greedy {greedy:.3f}, "
         f"{record['train_seconds']:.0f} s of training, "
@@ -146,11 +138,11 @@ def kept_completions(record: Mapping[str, Any]) -> Path | None:
     served the choice of a setting is not.
     """
     case, profile, arm = record["case"], record["profile"], record["arm"]
-    if record["seed"] != KEPT_SEED or not has_test_figures(record):
+    if record["seed"] != KEPT_SEED or not records.has_test_figures(record):
         return None
     if PROFILES[profile].embedded:
-        return completions_file(case, profile) if arm == ADAPTER_ARM else None
-    return completions_file(case, profile, arm)
+        return records.completions_file(case, profile) if arm == ADAPTER_ARM else None
+    return records.completions_file(case, profile, arm)
 
 
 def _keep(run: Run, record: Mapping[str, Any], kept: Path) -> None:
@@ -162,7 +154,7 @@ def _keep(run: Run, record: Mapping[str, Any], kept: Path) -> None:
         shutil.copytree(run.adapter, adapter, ignore=shutil.ignore_patterns("ref"))
     completions = run.completions()
     if len(completions):  # a supervised control samples none
-        write_rows(completions, kept)
+        records.write_rows(completions, kept)
 
 
 def findings(run: Run) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ import yaml
 
 from casebook.case import CasebookError, check_name, known_cases, load_case
 from casebook.records import studies
-from casebook.records.figures import STUDY, Figures, all_figures_at, figures_at, records_at
+from casebook.records.figures import Figures, Records, all_figures_at, figures_at, records_at
 from casebook.records.record import committed, figure_text
 from casebook.stats import pool_seeds
 
@@ -53,7 +53,7 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
     "nano": ("mechanism seen", "mechanism not seen", "inconclusive"),
     "none": ("not run here",),
 }
-PREDICTED = ("held", "did not hold", "inconclusive")  # what came of a prediction
+PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "inconclusive"  # of a prediction
 PARTLY, NO_RUN = "partly", "no recorded run"
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
@@ -71,7 +71,6 @@ FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 SIDES = ("left", "right")
 DIRECTIONS = {"rises": 1, "falls": -1}
 BOUNDS = {"low": ge, "high": le, "above": gt, "below": lt}
-HELD, FAILED, OPEN = True, False, None  # of one condition
 # Real models in words, where their weights are not the hub's own: name -> (model, its weights).
 MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights of 4 bits expanded")}
 
@@ -236,10 +235,7 @@ def _ways(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def compared(
-    case: str,
-    comparison: Mapping[str, Any],
-    runs: Sequence[Mapping[str, Any]] | None = None,
-    verdicts: Sequence[str] | None = None,
+    case: str, comparison: Mapping, runs: Records | None = None, verdicts: Sequence[str] = ()
 ) -> Compared | None:
     """What the records of one model say of a comparison.
 
@@ -275,21 +271,19 @@ def compared(
         left = {first: left[first]}
     ways = comparison.get("gains_less_than", ())
     gains = [figures_at(case, where, runs, profile) for where in ways]
-    outcomes = [
-        _outcome(comparison, left, right, gains, one_model, words) for right in rights.values()
-    ]
-    order = [words[1], words[2], PARTLY, words[0]]  # of several the first one counts
+    found = [_outcome(comparison, left, right, gains, one_model) for right in rights.values()]
+    worst = min(found, key=(FAILED, OPEN, PARTLY, HELD).index)
+    verdict = dict(zip(PREDICTED, words, strict=True)).get(worst, worst)
     unit = comparison.get("unit", "")
-    seeds = {seed for figures in rights.values() for seed in figures} - {STUDY}
+    seeds = {seed for figures in rights.values() for seed in figures} - {studies.SEED}
     counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""
     if one_model:
         counted = " (one untrained model, interval over rows)"
-    text = f"{_said(comparison, left, rights, gains)}{' ' * bool(unit)}{unit}{counted}"
+    said = f"{_said(comparison, left, rights, gains)}{' ' * bool(unit)}{unit}{counted}"
     both = [pooled(side) for side in (left, next(iter(rights.values()))) if side]
     least = sum((figure["high"] - figure["low"]) / 2 for figure in both)
     shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
-    verdict = min(outcomes, key=order.index)
-    return Compared(verdict, f"{comparison['what']}: {text}", len(seeds), least, shown)
+    return Compared(verdict, f"{comparison['what']}: {said}", len(seeds), least, shown)
 
 
 def number_in(side: str) -> float | None:
@@ -309,14 +303,9 @@ def _left(case, comparison, rights, runs, profile) -> Figures | None:
 
 
 def _outcome(
-    comparison: Mapping[str, Any],
-    left: Figures | None,
-    right: Figures,
-    gains: Sequence[Figures],
-    one_model: bool,
-    words: Sequence[str],
+    comparison: Mapping, left: Figures | None, right: Figures, gains: Sequence, one_model: bool
 ) -> str:
-    """What became of all conditions for one figure."""
+    """What became of all conditions for one figure: of `PREDICTED`, or `partly`."""
     found = []
     value = pooled(right)["value"]
     if bounds := [name for name in BOUNDS if name in comparison]:
@@ -335,19 +324,19 @@ def _outcome(
             found.append(moved == DIRECTIONS[expected] if moved else OPEN)
     if gains:
         pairs = zip(_gains(left, right), _gains(*gains), strict=True)
-        less = [mine < theirs for mine, theirs in pairs]
-        decided = STUDY in right or len(less) >= FEWEST_SEEDS
-        found.append(all(less) if decided and len(set(less)) == 1 else OPEN)
+        less = {mine < theirs for mine, theirs in pairs}
+        decided = studies.SEED in right or len(right) >= FEWEST_SEEDS
+        found.append(less.pop() if decided and len(less) == 1 else OPEN)
     if len(set(found)) == 1:
-        return words[{HELD: 0, FAILED: 1, OPEN: 2}[found[0]]]
-    return PARTLY if HELD in found else words[1]
+        return {True: HELD, False: FAILED}.get(found[0], OPEN)
+    return PARTLY if True in found else FAILED
 
 
 def _moved(left: Figures, right: Figures, one_model: bool) -> int | None:
     """1 for up and -1 for down from left to right, 0 where no difference is shown; `None` where
     there are too few seeds to show one."""
     seeds = [seed for seed in left if seed in right]
-    if not (one_model or STUDY in seeds or len(seeds) >= FEWEST_SEEDS):
+    if not (one_model or studies.SEED in seeds or len(seeds) >= FEWEST_SEEDS):
         return None
     moves = [right[seed]["value"] - left[seed]["value"] for seed in seeds]
     sides = [pooled({seed: side[seed] for seed in seeds}) for side in (left, right)]

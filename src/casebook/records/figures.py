@@ -17,7 +17,6 @@ from casebook.case import NO_ANSWER, CasebookError, load_case
 from casebook.records import studies
 from casebook.records.record import committed
 
-STUDY = None  # stands where an arm's records have their seed
 REDUCED = {"mean": mean, "last": lambda values: values[-1], "smallest": min, "largest": max}
 
 Figures = dict[int | None, Mapping[str, float]]  # seed -> figure
@@ -60,7 +59,7 @@ def all_figures_at(
                 own = (arm, *label) if arm != name else label
                 found.setdefault(own, {})[seed] = value
         except (KeyError, IndexError, TypeError, ValueError):
-            whose = "the study" if seed is STUDY else f"the record of seed {seed}"
+            whose = "the study" if seed is studies.SEED else f"the record of seed {seed}"
             raise CasebookError(f"{whose} has no figure {where!r}") from None
     return found
 
@@ -71,7 +70,7 @@ def records_at(
     """The records of an arm (`*` of several) or of a study: name, seed, record."""
     if name in studies.STUDIES:
         if studies.path(name).exists():
-            yield name, STUDY, studies.read(name)
+            yield name, studies.SEED, studies.read(name)
         return
     for record in committed(case, profile, name) if runs is None else runs:
         if record["profile"] == profile and fnmatch(str(record.get("arm")), name):

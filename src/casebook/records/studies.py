@@ -17,6 +17,7 @@ STUDIES = {  # name -> its case
     **dict.fromkeys(("exploration", "rewards", "baseline", "embedding", "smol_gsm8k"), "gsm8k"),
     **dict.fromkeys(("forms", "prompts", "verifiers", "smol_math", "gibberish"), "math"),
 }
+SEED = None  # stands where an arm's records have theirs
 
 
 def command(name: str) -> str:
