@@ -35,6 +35,7 @@ from casebook.evaluation import Evaluation, graded
 from casebook.models import base_weights, model_source, weights_hash
 from casebook.paths import plain, replacing
 from casebook.records import figure_text, has_test_figures
+from casebook.training import measure
 from casebook.training.config import Config, read_config
 from casebook.training.log import curve, text_of
 from casebook.training.run import Run, read_lines
@@ -48,7 +49,6 @@ MOST_FILES = 64
 # Together they bound what a table of the logged lines takes: 80 MB at most.
 MOST_LINES, MOST_COLUMNS = 20_000, 256  # a profile logs 2,400 steps at most, in 40 columns
 TEMPLATE = 128  # tokens that a chat template may add around a prompt, generously
-PASS_AT_K = "pass_at_k"
 UNPROVEN = (
     "Nobody can check that a model wrote these completions, that it was the one named, or that "
     "this seed was the only one tried."
@@ -228,7 +228,7 @@ def _checked(content: bytes) -> dict[str, Any]:
     if embedded and facts.get("model_weights") != base_weights(config.settings):
         raise Refused("the base model's weights are not those of the embedded model here")
     metrics = _metrics(_parsed_lines(METRICS, files[METRICS]), config)
-    plans = _plans(config)
+    plans = measure.plans(config)
     wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
     if odd := sorted(wanted ^ (set(files) - set(REQUIRED))):
         verb = "is missing from" if odd[0] in wanted else "does not belong into"
@@ -249,7 +249,10 @@ def _checked(content: bytes) -> dict[str, Any]:
     return {
         **{name: config.settings[name] for name in ("case", "profile", "seed")},
         **{"overrides": overrides, "facts": facts, "completions": len(every), "texts": embedded},
-        **{when: plain(_figures(plans, evaluations)) for when, evaluations in found.items()},
+        **{
+            when: plain(measure.figures_of(config, evaluations))
+            for when, evaluations in found.items()
+        },
         "curve": plain(curve(metrics)),
     }
 
@@ -317,22 +320,6 @@ def _metrics(lines: Sequence[Any], config: Config) -> pd.DataFrame:
 # Completions
 
 
-def _plans(config: Config) -> dict[str, dict[str, Any]]:
-    """What `training.measure_test` writes for a configuration: file -> which completions."""
-
-    def plan(limit: int, samples: int, greedy: bool = True, variant: str = "", called: str = ""):
-        asked = {"limit": limit, "variant": variant or config.variant, "called": called}
-        return asked | {"samples": samples, "greedy": greedy}
-
-    found = {"test": plan(config.test_limit, config.test_samples)}
-    if config.pass_at_k_rows:
-        found[PASS_AT_K] = plan(config.pass_at_k_rows, config.pass_at_k_samples, greedy=False)
-    for number, (name, changes) in enumerate((config.also_evaluate or {}).items()):
-        limit, variant = changes.get("limit", config.test_limit), changes.get("variant", "")
-        found[f"also_{number}"] = plan(limit, 0, variant=variant, called=name)
-    return found
-
-
 def _check_lines(name: str, lines: Sequence[Any]) -> None:
     """Refuse lines that are not `[row, decoding, sample, token ids, text]`."""
     for number, line in enumerate(lines, 1):
@@ -359,7 +346,7 @@ def _graded(
     asked = rows.select(range(min(plan["limit"] or len(rows), len(rows)))).to_list()
     found = {(row, decoding, sample): (ids, text) for row, decoding, sample, ids, text in lines}
     kept = sorted({row for row, *_ in found})
-    jobs = [(row, "greedy", 0) for row in kept if plan["greedy"]]
+    jobs = [(row, "greedy", 0) for row in kept if plan.get("greedy", True)]
     jobs += [(row, "sample", k) for row in kept for k in range(plan["samples"])]
     for row in sorted(set(range(len(asked))) - set(kept)):
         prompt = asked[row]["prompt"]
@@ -394,15 +381,6 @@ def _check_texts(config: Config, written: Mapping[str, Sequence[list]]) -> None:
             known = max(ids, default=0) < len(tokenizer)
             if not known or tokenizer.decode(ids, skip_special_tokens=True) != text:
                 raise Refused(f"{name}, row {row}: the text is not what its tokens say")
-
-
-def _figures(plans: Mapping[str, Mapping], found: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """What a record says before or after, as far as completions show it."""
-    said = found["test"].summary()
-    if PASS_AT_K in found:
-        said[PASS_AT_K] = found[PASS_AT_K].pass_at_k()
-    also = {plan["called"]: found[name].summary() for name, plan in plans.items() if plan["called"]}
-    return said | ({"also": also} if also else {})
 
 
 # The file

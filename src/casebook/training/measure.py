@@ -120,37 +120,43 @@ def measure_test(
 
     The completions are kept in `folder`, and those that lie there are used.
     """
-
-    def run(name: str, limit: int, samples: int, changes: Mapping[str, Any] = {}, **more):
-        settings = {**config.settings, **changes}
-        return evaluate(
-            *(model, tokenizer, config.case),
-            split="test",
-            profile=config.profile,
-            limit=settings.get("limit", limit),
-            samples=samples,
-            variant=settings["variant"],
-            settings=settings,
-            progress=progress,
-            store=folder and folder / f"{name}.jsonl",
-            **more,
-        )
-
-    main = run("test", config.test_limit, config.test_samples)
-    figures = main.summary()
-    if rows := config.pass_at_k_rows:
-        many = run("pass_at_k", rows, config.pass_at_k_samples, greedy=False, seed=1)
-        figures["pass_at_k"] = many.pass_at_k()
-    if config.also_evaluate:
-        figures["also"] = {
-            name: run(f"also_{number}", config.test_limit, 0, changes).summary()
-            for number, (name, changes) in enumerate(config.also_evaluate.items())
-        }
+    asked = {"split": "test", "profile": config.profile, "progress": progress}
+    found = {}
+    for name, plan in plans(config).items():
+        store = folder and folder / f"{name}.jsonl"
+        found[name] = evaluate(model, tokenizer, config.case, store=store, **asked, **plan)
+    figures = figures_of(config, found)
     if PROFILES[config.profile].embedded:
         figures["other_prompt_perplexity"] = other_prompt_perplexity(
             model, tokenizer, config.case, config.profile, config.variant
         )
-    return figures, main.rows
+    return figures, found["test"].rows
+
+
+def plans(config: Config) -> dict[str, dict[str, Any]]:
+    """What a configuration measures: name of a file of completions -> how `evaluate` is asked."""
+
+    def plan(limit: int, samples: int, changes: Mapping[str, Any] = {}, **more):
+        settings = {"limit": limit, **config.settings, **changes}
+        own = {name: settings[name] for name in ("limit", "variant")}
+        return own | {"samples": samples, "settings": settings, **more}
+
+    found = {"test": plan(config.test_limit, config.test_samples)}
+    if rows := config.pass_at_k_rows:
+        found["pass_at_k"] = plan(rows, config.pass_at_k_samples, greedy=False, seed=1)
+    for number, changes in enumerate((config.also_evaluate or {}).values()):
+        found[f"also_{number}"] = plan(config.test_limit, 0, changes)
+    return found
+
+
+def figures_of(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says before or after, from an evaluation for each of `plans`."""
+    figures = found["test"].summary()
+    if "pass_at_k" in found:
+        figures["pass_at_k"] = found["pass_at_k"].pass_at_k()
+    if also := config.also_evaluate:
+        figures["also"] = {name: found[f"also_{i}"].summary() for i, name in enumerate(also)}
+    return figures
 
 
 def input_digests(config: Config) -> dict[str, Any]:
