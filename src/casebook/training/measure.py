@@ -116,10 +116,8 @@ def measure_test(
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """What a configuration measures of a model on the test rows, and the graded completions.
-
-    The completions are kept in `folder`, and those that lie there are used.
-    """
+    """What a configuration measures of a model on the test rows, and the graded completions: they
+    are kept in `folder`, and those that lie there are used."""
     asked = {"split": "test", "profile": config.profile, "progress": progress}
     found = {}
     for name, plan in plans(config).items():
@@ -127,9 +125,8 @@ def measure_test(
         found[name] = evaluate(model, tokenizer, config.case, store=store, **asked, **plan)
     figures = figures_of(config, found)
     if PROFILES[config.profile].embedded:
-        figures["other_prompt_perplexity"] = other_prompt_perplexity(
-            model, tokenizer, config.case, config.profile, config.variant
-        )
+        asked = config.case, config.profile, config.variant
+        figures["other_prompt_perplexity"] = other_prompt_perplexity(model, tokenizer, *asked)
     return figures, found["test"].rows
 
 
