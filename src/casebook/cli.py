@@ -236,15 +236,14 @@ def evaluate(
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     check_name("profile", profile or "nano", PROFILES)
     check_name("split", split, SPLITS)
-    if model and not any((model / f"{kind}config.json").exists() for kind in ("", "adapter_")):
+    if model and not (model / "casebook.json").is_file():
         raise CasebookError(f"there is no model folder at {model}")
     if output and output.is_dir():
         raise CasebookError(f"{output} is a folder: name a file in it")
     if output:
         paths.check_writable(output.parent)
-    card = model / "casebook.json" if model else None
-    trained = json.loads(card.read_text()).get("profile") if card and card.is_file() else None
-    choose_backend(profile or trained or "nano")
+    card = paths.read_json(model / "casebook.json") if model else {}
+    choose_backend(profile or card.get("profile") or "nano")
     from casebook.evaluation import evaluate_to_record
     from casebook.records import provenance
 

@@ -18,14 +18,7 @@ from casebook import paths, records
 from casebook.case import PROFILES, Case, CasebookError
 from casebook.site import results
 from casebook.site.files import DOCS, markdown_templates, write_if_changed
-from casebook.site.pages import (
-    Page,
-    chapters_of,
-    heading_link,
-    headings_of,
-    link_notebooks,
-    read_pages,
-)
+from casebook.site.pages import Page, chapters_of, heading_link, link_notebooks, read_pages
 from casebook.site.report import write_report
 from casebook.site.transcripts import write_transcripts
 
@@ -37,11 +30,10 @@ def build_site(
 ) -> Path:
     """Build the site, the transcript pages and the single-file reports; only what changed.
 
-    Concurrent calls wait for each other. What `casebook execute` left in `output` is shown:
-    `executed/`, `failed/` and `execution.json`.
+    Concurrent calls wait for each other.
 
     Args:
-        output: the folder of the pages; `reports` by default.
+        output: the folder of the pages, and of what `casebook execute` left; `reports` by default.
         say: called with one line for each phase; the whole takes a minute or two the first time.
 
     Returns:
@@ -70,13 +62,11 @@ def build_site(
 def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str, int]) -> None:
     """Write what Sphinx reads, touching only files whose content changed."""
     stems = {page.number: page.stem for page in pages}
-    headings = {page.number: headings_of(page.notebook) for page in pages}
+    headings = {page.number: page.headings for page in pages}
     templates = markdown_templates(
-        {
-            "figure": records.figure_text,
-            "notebook": lambda text: link_notebooks(str(text), stems),
-            "heading": lambda text: heading_link(text, stems, headings),
-        }
+        figure=records.figure_text,
+        notebook=lambda text: link_notebooks(str(text), stems),
+        heading=lambda text: heading_link(text, stems, headings),
     )
     cases = [_case_context(case, pages) for case in results.numbered_cases()]
     others = [page for page in pages if not any(page in case["pages"] for case in cases)]

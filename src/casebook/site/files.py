@@ -1,7 +1,8 @@
 """Files of the site: the templates it is made with, and writing only what changed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -21,25 +22,22 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
     return True
 
 
-def markdown_templates(filters: Mapping[str, Callable] | None = None) -> jinja2.Environment:
+def _environment(folder: Path, **more: Any) -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(folder)
+    return jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **more)
+
+
+def markdown_templates(**filters: Callable) -> jinja2.Environment:
     """The templates of `docs/templates/`; `cell` puts any text into a cell of a table."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(DOCS / "templates"),
-        undefined=jinja2.ChainableUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = _environment(DOCS / "templates", undefined=jinja2.ChainableUndefined)
     environment.filters["cell"] = lambda text: " ".join(str(text).replace("|", "\\|").split())
-    environment.filters |= filters or {}
+    environment.filters |= filters
     return environment
 
 
 def page_template(name: str) -> jinja2.Template:
     """A template of a whole HTML page; what is put into it is escaped unless marked `safe`."""
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    return jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True
-    ).get_template(name)
+    return _environment(TEMPLATES, autoescape=True).get_template(name)
 
 
 def css(*names: str) -> str:

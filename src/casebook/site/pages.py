@@ -49,6 +49,11 @@ class Page:
     def number(self) -> str:
         return self.stem[:2]
 
+    @property
+    def headings(self) -> set[str]:
+        texts = [cell.source for cell in self.notebook.cells if cell.cell_type == "markdown"]
+        return set(re.findall(r"^##+ +(.+?) *$", "\n".join(texts), re.MULTILINE))
+
 
 def read_pages(output: Path) -> list[Page]:
     """The pages of all numbered notebooks: the executed copy where there is one."""
@@ -164,11 +169,6 @@ def link_notebooks(text: str, stems: Mapping[str, str]) -> str:
         lambda listed: re.sub(r"\d\d", number, listed[0]),
         text,
     )
-
-
-def headings_of(notebook: NotebookNode) -> set[str]:
-    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
-    return set(re.findall(r"^##+ +(.+?) *$", "\n".join(texts), re.MULTILINE))
 
 
 def heading_link(

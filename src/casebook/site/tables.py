@@ -1,5 +1,6 @@
 """The tables of README and of the page "What runs where" that records and claims decide."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,9 +72,7 @@ def _write(page: Path, texts: Mapping[str, str]) -> bool:
     content = page.read_text(encoding="utf-8")
     for name, text in texts.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        before, found, rest = content.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
+        if not (between := re.search(f"(?<={begin}).*?(?={end})", content, re.DOTALL)):
             raise CasebookError(f"{page.name} needs the lines {begin} and {end}, in this order")
-        content = f"{before}{begin}\n\n{text}\n\n{end}{after}"
+        content = f"{content[: between.start()]}\n\n{text}\n\n{content[between.end() :]}"
     return write_if_changed(page, content)
