@@ -110,10 +110,8 @@ def _capability() -> float | None:
         return None
     asked = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     answer = subprocess.run(asked, capture_output=True, text=True).stdout
-    try:
-        return float(answer.split()[0])
-    except (IndexError, ValueError):
-        return None
+    found = re.match(r"\d+\.\d+", answer)
+    return float(found[0]) if found else None
 
 
 def _vllm_fault() -> str | None:

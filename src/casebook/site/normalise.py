@@ -30,10 +30,9 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     for cell in map(nbformat.from_dict, notebook.cells):
         if "injected-parameters" in cell.metadata.get("tags", []):
             continue
-        for name in set(cell.metadata) - {"tags", "mystnb", "jupyter"}:
-            del cell.metadata[name]
-        if not cell.metadata.get("tags", True):  # papermill gives every cell a list of tags
-            del cell.metadata["tags"]
+        # Papermill gives every cell a list of tags, which is mostly empty.
+        kept = ((name, cell.metadata.get(name)) for name in ("tags", "mystnb", "jupyter"))
+        cell.metadata = {name: value for name, value in kept if value}
         if cell.cell_type == "code":
             # A cell without code is never executed, and has no number.
             count += bool(cell.source.strip())
@@ -60,7 +59,7 @@ def _clean_outputs(outputs: list, count: int) -> list:
             continue
         for kind in [kind for kind in output.get("data", {}) if "jupyter.widget" in kind]:
             del output.data[kind]
-        if output.output_type in ("stream", "error") or output.data:
+        if output.get("data", True):
             clean.append(output)
     for output in clean:
         if output.output_type == "stream":
