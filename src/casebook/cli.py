@@ -8,7 +8,6 @@ Ctrl-C in 130.
 
 import contextlib
 import json
-import math
 import os
 import signal
 import sys
@@ -61,10 +60,7 @@ def parse_parameters(pairs: Iterable[str] | None) -> dict[str, Any]:
 
 
 def _use_data(folder: Path | None) -> str | None:
-    """Name the folder of the real problem sets to all that runs in this process and below it.
-
-    On the command line a relative path counts from where one stands.
-    """
+    """Name the folder of the real problem sets to all that runs in this process and below it."""
     if folder is None:
         return None
     from casebook.cases import problem_sets
@@ -83,9 +79,7 @@ Json = Annotated[bool, Option("--json", help="Print all of it as JSON.")]
 DataDir = Annotated[
     Path | None, Option(help="Real problem sets; default: $CASEBOOK_DATA_DIR.", callback=_use_data)
 ]
-Settings = Annotated[
-    list[str] | None, Option("--set", metavar="FIELD=VALUE", help="Another value for a field.")
-]
+Settings = Annotated[list[str] | None, Option("--set", metavar="FIELD=VALUE", help="New value.")]
 
 
 def main() -> None:
@@ -136,9 +130,7 @@ def execute(
         Option("--parameter", "-p", metavar="NAME=VALUE", help="A notebook's parameter."),
     ] = None,
     jobs: Annotated[int, Option(min=1, help="Cases that run at the same time.")] = 1,
-    start_from: Annotated[
-        int, Option("--from", metavar="NUMBER", help="Begin with this notebook.")
-    ] = 0,
+    start_from: Annotated[int, Option("--from", metavar="NUMBER", help="First notebook.")] = 0,
     force: Annotated[bool, Option(help="Run again what is up to date.")] = False,
     in_place: Annotated[bool, Option(help="Write into notebooks/ and figures/.")] = False,
     site: Annotated[bool, Option(help="Rebuild the pages after each notebook.")] = False,
@@ -171,9 +163,7 @@ def execute(
 @app.command()
 def train(
     config: Annotated[Path, Option(help="The training's YAML file.")],
-    seed: Annotated[
-        int | None, Option(min=0, max=SEEDS, help="Instead of the file's seed.")
-    ] = None,
+    seed: Annotated[int | None, Option(min=0, max=SEEDS, help="Instead of the file's.")] = None,
     output: Annotated[Path | None, Option(help="Run folder; default: below $RUNS_DIR.")] = None,
     resume: Annotated[bool, Option(help="Go on from the last checkpoint.")] = False,
     setting: Settings = None,
@@ -225,9 +215,7 @@ def evaluate(
     samples: Annotated[int, Option(min=1, help="Samples for each row.")] = 8,
     seed: Seed = 0,
     shots: Annotated[int, Option(min=0, help="Solved examples in the prompt.")] = 0,
-    variant: Annotated[
-        str | None, Option(help="Of the prompt; default: that of the training.")
-    ] = None,
+    variant: Annotated[str | None, Option(help="Of the prompt; default: the training's.")] = None,
     output: Annotated[Path | None, Option(help="JSON file; default: print it.")] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -266,9 +254,7 @@ def evaluate(
 @app.command(name="try")
 def try_(
     run: Annotated[str, Argument(help="A run's folder, an adapter's, or an arm: poker/nano/grpo.")],
-    prompt: Annotated[
-        str | None, Option(help="A prompt of your own; for poker five cards are enough.")
-    ] = None,
+    prompt: Annotated[str | None, Option(help="Your own; for poker five cards are enough.")] = None,
     row: Annotated[int | None, Option(min=0, help="A test row instead.")] = None,
     answer: Annotated[str | None, Option(help="The right answer to your prompt.")] = None,
     base: Annotated[bool, Option("--base", help="Ask the base model as well.")] = False,
@@ -355,9 +341,7 @@ def experiments(
 
 @app.command(rich_help_panel=BEHIND)
 def replay(
-    cases: Annotated[
-        list[str] | None, Argument(help="Cases; all by default.", metavar="CASE")
-    ] = None,
+    cases: Annotated[list[str] | None, Argument(metavar="CASE", help="Default: all.")] = None,
     profile: Profile = "nano",
     arm: Arms = None,
     seed: Annotated[int | None, Option(help="Default: each arm's first.")] = None,
@@ -414,9 +398,7 @@ def fetch(name: Annotated[str, Argument(help="Which model: smollm2.")]) -> None:
 @bundles.command("export")
 def export_record(
     run: Annotated[Path, Argument(help="Folder of a finished run.")],
-    output: Annotated[
-        Path | None, Option(help="The file; default: a zip beside the run's folder.")
-    ] = None,
+    output: Annotated[Path | None, Option(help="Default: a zip beside the run's folder.")] = None,
 ) -> None:
     """Write a finished run as one file: settings, metrics and every completion of the measuring."""
     paths.read_json(run / "record.json")  # an unfinished run does not wait for torch
@@ -452,20 +434,19 @@ app.add_typer(bundles, name="record", rich_help_panel=BEHIND)
 
 
 def _renewing() -> Callable[[Any], None]:
-    """What renews the pages after a notebook: one build at a time, and a minute's rest between
-    two of them, since a build takes a processor from the notebooks."""
+    """What renews the pages after a notebook: once in two minutes, since a build takes a processor
+    from the notebooks."""
     from casebook.site import build_site
 
     due = [0.0]
 
     def renew(result: Any) -> None:
         if time.monotonic() >= due[0]:
-            due[0] = math.inf
+            due[0] = time.monotonic() + 120
             try:
                 build_site()
             except CasebookError as error:  # the next one tries again
                 _say(str(error))
-            due[0] = time.monotonic() + 60
 
     return renew
 

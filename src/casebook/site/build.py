@@ -22,8 +22,6 @@ from casebook.site.pages import Page, chapters_of, heading_link, link_notebooks,
 from casebook.site.report import write_report
 from casebook.site.transcripts import write_transcripts
 
-PICTURE = "00_start_here__reported.png"  # what README and landing page open with
-
 
 def build_site(
     output: str | os.PathLike | None = None, say: Callable[[str], None] = lambda line: None
@@ -70,15 +68,12 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
     )
     cases = [_case_context(case, pages) for case in results.numbered_cases()]
     others = [page for page in pages if not any(page in case["pages"] for case in cases)]
-    picture = paths.ROOT / "figures" / PICTURE
     context = {
         "cases": cases,
         "pages": pages,
         "before": [page for page in others if page.number < "10"],
         "after": [page for page in others if page.number >= "10"],
         "transcripts": transcripts,
-        "executed": any(page.source in ("run", "failed") for page in pages),
-        "picture": PICTURE,
         "claims": results.counted(),
         "real": results.real_model(),
         "benchmarks": results.benchmarks(),
@@ -87,6 +82,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
     }
 
     wanted: dict[str, Any] = {f"{p.stem}.ipynb": nbformat.writes(p.notebook) for p in pages}
+    picture = paths.ROOT / "figures" / "00_start_here__reported.png"  # of the landing page
     wanted |= {path.name: path.read_bytes() for path in (picture, *DOCS.glob("*.md"))}
     for path in (DOCS / "templates").glob("*.md"):
         wanted[path.name] = templates.get_template(path.name).render(context)
@@ -100,7 +96,6 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
 
 
 def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
-    claims = records.load_claims(case.name)
     return {
         "name": case.name,
         "title": case.title,
@@ -108,9 +103,8 @@ def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
         "pages": chapters_of(case, pages),
         "box": records.write_up_box(case.name),
         "source": records.load_source(case.name),
-        "claims": claims,
+        "claims": records.load_claims(case.name),
         "counted": results.counted(case.name),
-        "settled": [claim for claim in claims if claim["evidence"] == "computation"],
         "predictions": results.predictions(case.name),
         "learned": results.learned(case),
         "arms": [results.arms(case.name, name) for name in PROFILES if name != "smoke"],

@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 from casebook import paths
 from casebook.case import Case, CasebookError
+from casebook.site.normalise import PYTHON
 from casebook.site.series import read_status
 
 FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
@@ -24,7 +25,6 @@ FOLDED = {  # cells that a page shows folded: tag -> what stands on the fold
     "parameters": "Parameters",
     "injected-parameters": "Parameters of this run",
 }
-LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
     banner = f'<p class="origin {source}">{origin}</p>'
     head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{banner}\n\n{rest}".strip())
     head.id = "casebook-head"
-    notebook = nbformat.v4.new_notebook(cells=[head, *cells[1:]], metadata=LANGUAGE)
+    notebook = nbformat.v4.new_notebook(cells=[head, *cells[1:]], metadata=PYTHON)
     return Page(stem, title, notebook, source, entry)
 
 
