@@ -145,7 +145,9 @@ def dead_reward(
     has been learned was different once. Parts of weight 0 are only logged, and left out.
     """
     weights, dead = _weights(settings), []
-    for name in _parts(metrics, completions):
+    names = [c.split("/")[1] for c in metrics if c.startswith("rewards/") and c.endswith("/mean")]
+    names += [c.removeprefix("reward/") for c in completions if c.startswith("reward/")]
+    for name in dict.fromkeys(names):
         said = _constant(name, metrics, completions, settings)
         said = said or _constant_in_groups(name, completions)
         if said and weights.get(name) != 0:
@@ -265,7 +267,11 @@ def _constant(
     means = _values(metrics, f"rewards/{name}/mean")
     spreads = _values(metrics, f"rewards/{name}/std")
     values = _values(completions, f"reward/{name}")
-    seen = len(means) * _per_step(completions, settings)
+    batch = settings.get("per_device_train_batch_size", 0)
+    batch *= settings.get("gradient_accumulation_steps", 1)
+    if "step" in completions and len(completions):  # what was written tells better
+        batch = int(completions["step"].value_counts().iloc[0])
+    seen = len(means) * batch
     if len(means) >= FEWEST and len(spreads) == len(means) and seen >= ENOUGH:
         constant = max(np.ptp(means), spreads.max()) <= SPREAD
         value = means[0]
@@ -442,24 +448,9 @@ def _groups(completions: pd.DataFrame) -> pd.DataFrame:
     return result[result["size"] > 1]
 
 
-def _parts(metrics: pd.DataFrame, completions: pd.DataFrame) -> list[str]:
-    """The names of the reward parts, as metrics and completions have them."""
-    names = [c.split("/")[1] for c in metrics if c.startswith("rewards/") and c.endswith("/mean")]
-    names += [c.removeprefix("reward/") for c in completions if c.startswith("reward/")]
-    return list(dict.fromkeys(names))
-
-
 def _weights(settings: Mapping[str, Any]) -> dict[str, float]:
     names = settings.get("reward_funcs") or []
     return dict(zip(names, settings.get("reward_weights") or [1.0] * len(names), strict=True))
-
-
-def _per_step(completions: pd.DataFrame, settings: Mapping[str, Any]) -> int:
-    """Completions of a step; 0 where neither a recorded step nor the settings tell."""
-    if "step" in completions and len(completions):
-        return int(completions["step"].value_counts().iloc[0])
-    batch = settings.get("per_device_train_batch_size", 0)
-    return batch * settings.get("gradient_accumulation_steps", 1)
 
 
 def _repetition(completions: pd.Series) -> np.ndarray:

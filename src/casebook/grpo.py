@@ -19,7 +19,7 @@ the algorithm's.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -382,23 +382,6 @@ def token_advantages(
     return advantages, advantages + values
 
 
-def prompt_order(rows: int, prompts: int, seed: int) -> Iterator[list[int]]:
-    """Row numbers for each step, `prompts` at a time, without end; every pass is shuffled anew.
-
-    It is the order in which TRL's trainer takes the rows at the same seed.
-
-    Raises:
-        CasebookError: fewer rows than one step takes.
-    """
-    if not 1 <= prompts <= rows:
-        raise CasebookError(f"a step takes {prompts} prompts, but there are {rows} rows")
-    generator = torch.Generator().manual_seed(seed)
-    while True:
-        order = torch.randperm(rows, generator=generator).tolist()
-        for start in range(0, rows - prompts + 1, prompts):
-            yield order[start : start + prompts]
-
-
 def train(
     model: Any,
     tokenizer: Any,
@@ -429,17 +412,20 @@ def train(
         The metrics of all steps.
 
     Raises:
-        CasebookError: an unknown algorithm, groups that do not fill a step, or `beta` where there
-            is no adapter to switch off.
+        CasebookError: an unknown algorithm, groups that do not fill a step, fewer rows than a step
+            takes, or `beta` where there is no adapter to switch off.
     """
     check_name("algorithm", algorithm, ALGORITHMS)
-    accumulated, group = settings["gradient_accumulation_steps"], settings["num_generations"]
     if settings["beta"] and (algorithm != "grpo" or not hasattr(model, "disable_adapter")):
         raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
-    size = settings["per_device_train_batch_size"] * accumulated
+    size = settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"]
+    group = settings["num_generations"]
     if group < 2 or size % group:
         raise CasebookError(f"groups of {group} do not fill a step of {size} completions")
-    order = prompt_order(len(rows), size // group, settings["seed"])
+    prompts, order = size // group, []
+    if prompts > len(rows):
+        raise CasebookError(f"a step takes {prompts} prompts, but there are {len(rows)} rows")
+    shuffling = torch.Generator().manual_seed(settings["seed"])
     learner = Learner(model.eval(), tokenizer, reward, settings, algorithm)
     set_seed(settings["seed"])
     # Drawn and thrown away, here and below: what TRL's data loader and its shuffling draw. Both
@@ -448,7 +434,10 @@ def train(
     history = []
     for step in range(1, settings["max_steps"] + 1):
         started = time.perf_counter()
-        metrics = learner.step([rows[i] for i in next(order) for _ in range(group)], step)
+        if len(order) < prompts:  # every pass is shuffled anew, as in TRL's trainer
+            order = torch.randperm(len(rows), generator=shuffling).tolist()
+        taken, order = order[:prompts], order[prompts:]
+        metrics = learner.step([rows[i] for i in taken for _ in range(group)], step)
         torch.randperm(size)
         metrics["step_time"] = time.perf_counter() - started
         history.append({"step": step, **metrics})
