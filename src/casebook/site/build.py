@@ -63,6 +63,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
     headings = {page.number: page.headings for page in pages}
     templates = markdown_templates(
         figure=records.figure_text,
+        expected=results.expected,
         notebook=lambda text: link_notebooks(str(text), stems),
         heading=lambda text: heading_link(text, stems, headings),
     )
@@ -105,7 +106,7 @@ def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
         "source": records.load_source(case.name),
         "claims": records.load_claims(case.name),
         "counted": results.counted(case.name),
-        "predictions": results.predictions(case.name),
+        "predictions": records.predictions(case.name),
         "learned": results.learned(case),
         "arms": [results.arms(case.name, name) for name in PROFILES if name != "smoke"],
         "answers": results.answers(case.name),

@@ -3,7 +3,6 @@
 Figures are pooled over the seeds of an arm and stand with their 95 % interval.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -157,15 +156,10 @@ def answers(case: str) -> dict[str, list[dict[str, Any]]]:
     return shown
 
 
-def predictions(case: str) -> list[dict[str, Any]]:
-    """What we predicted of a real model, each with what was `predicted` in words."""
-    return [row | {"predicted": _expected(row)} for row in records.predictions(case)]
-
-
 def benchmarks() -> dict[str, Any]:
     """The recorded benchmarks by name; the conversion of the real model is a study."""
     files = (paths.RESULTS / "benchmarks").glob("*.json")
-    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(files)}
+    found = {path.stem: paths.read_json(path) for path in sorted(files)}
     if studies.path("conversion").exists():
         found["conversion"] = studies.read("conversion")
     return found
@@ -176,19 +170,20 @@ def questions(case: str) -> dict[str, str]:
     return {name: arm["question"] for name, arm in read_arms(case).items()}
 
 
-def _expected(comparison: Mapping[str, Any]) -> str:
-    unit, expected = comparison.get("unit"), comparison.get("expected")
+def expected(comparison: Mapping[str, Any]) -> str:
+    """How a figure was expected to go, or within which bounds to lie, in words."""
+    unit, way = comparison.get("unit"), comparison.get("expected")
 
     def shown(number: float) -> str:
         return f"{number:g} {unit}" if unit else f"{100 * number:g} %"
 
     said = [f"{word} {shown(comparison[n])}" for n, word in BOUNDS.items() if n in comparison]
-    if expected in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
-        said.append(f"{DIRECTIONS[expected]} {shown(number)}")
+    if way in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
+        said.append(f"{DIRECTIONS[way]} {shown(number)}")
     elif "within" in comparison:
         said.append(f"no change beyond {shown(comparison['within'])}")
-    elif expected:
-        said.append(WORDS.get(expected, expected))
+    elif way:
+        said.append(WORDS.get(way, way))
     return ", ".join([*said, *["by less"] * ("gains_less_than" in comparison)])
 
 
