@@ -156,7 +156,7 @@ def evaluate(
             `constraint` also decides what the model may write.
         progress: called with completions done and to do, after each batch.
         store: a file that completions are appended to as they are written; those that it holds
-            already are not written again. It belongs to one model and one call.
+            are not written again. It belongs to one model and one call.
 
     Raises:
         CasebookError: unknown names, a negative `limit` or `samples`, nothing to decode, no
@@ -168,7 +168,7 @@ def evaluate(
     if (limit or 0) < 0 or samples < 0 or not (greedy or samples):
         raise CasebookError("limit and samples must not be negative, and something be decoded")
     data = case.load(split, profile=profile, variant=variant)
-    asked = data.select(range(min(limit or len(data), len(data))))
+    asked = data.take(min(limit or len(data), len(data)))
     prompts = [token_ids(tokenizer, prompt) for prompt in asked["prompt"]]
     kept = _fitting(prompts, model, settings, f"{case.name}/{variant}")
     rule = constraint_for(settings.get("constraint", "none"), case.labels, tokenizer)
@@ -180,17 +180,12 @@ def evaluate(
         written[job] = completed(tokenizer, prompts[job[0]], ids, ends)
         sizes.append(size)
     with _measuring(model):
-        for sampled in (False, True):
-            todo = [j for j in jobs if (j[1] == "sample") == sampled and j not in written]
-            batches = generate_all(
-                model,
-                tokenizer,
-                [prompts[row] for row, _, _ in todo],
-                keys=[(seed, row, sample) for row, _, sample in todo],
-                constraint=rule,
-                **decoding_of(settings, greedy=not sampled),
-            )
-            for size, numbers, completions in batches:
+        for decoding in ("greedy", "sample"):
+            todo = [job for job in jobs if job[1] == decoding and job not in written]
+            ids = [prompts[row] for row, _, _ in todo]
+            keys = [(seed, row, sample) for row, _, sample in todo]
+            how = decoding_of(settings, greedy=decoding == "greedy") | {"constraint": rule}
+            for size, numbers, completions in generate_all(model, tokenizer, ids, keys, **how):
                 new = dict(zip((todo[i] for i in numbers), completions, strict=True))
                 written |= new
                 sizes.append(size)
@@ -220,11 +215,10 @@ def graded(
     One completion a row: the columns of both, `well_formed`, `extracted`, `correct`, `strict`.
     """
     table = []
-    for row, completion in zip(rows, written, strict=True):
-        grade = case.grade(completion["completion"], row["answer"], variant=variant)
+    for row, said in zip(rows, written, strict=True):
+        grade = case.grade(said["completion"], row["answer"], variant=variant)
         verdict = {"well_formed": grade.well_formed, "extracted": grade.answer}
-        verdict |= {"correct": grade.correct, "strict": grade.strict}
-        table.append({**row, **completion, **verdict})
+        table.append(row | said | verdict | {"correct": grade.correct, "strict": grade.strict})
     return pd.DataFrame(table)
 
 
@@ -286,8 +280,7 @@ def evaluate_to_record(
 
     Args:
         model_path: a folder that a training saved; by default the base model is measured.
-        profile: by default the one the policy was trained with, `nano` for the base model.
-        variant: of the prompt, by default the one of the training.
+        profile, variant: by default those of the training; of a base model `nano` and its own.
 
     Returns:
         `case`, `profile`, `variant`, `split`, `samples`, `seed`, `model`, `weights` (as
@@ -308,11 +301,8 @@ def evaluate_to_record(
         model, tokenizer, card = load_saved(model_path, longer)
         profile = profile or card["profile"]
         settings = read_settings(case, profile) | card
-        if (card["case"], card["profile"]) != (case, profile):
-            raise CasebookError(
-                f"{model_path} was trained for {card['case']}/{card['profile']}, "
-                f"not for {case}/{profile}"
-            )
+        if (trained := f"{card['case']}/{card['profile']}") != f"{case}/{profile}":
+            raise CasebookError(f"{model_path} was trained for {trained}, not for {case}/{profile}")
     asked = {"split": split, "samples": samples, "seed": seed, "profile": profile}
     asked["variant"] = variant or settings["variant"]
     more = {"limit": limit, "settings": settings, "progress": progress}
@@ -328,7 +318,7 @@ def evaluate_to_record(
 
 
 def other_prompt_perplexity(
-    model: Any, tokenizer: Any, case: str | Case, profile: str = "nano", variant: str | None = None
+    model: Any, tokenizer: Any, case: str, profile: str = "nano", variant: str | None = None
 ) -> dict[str, float] | None:
     """How well a model still predicts its corpus where another prompt is asked than the trained.
 
@@ -339,7 +329,7 @@ def other_prompt_perplexity(
         The perplexity a token over those of `OTHER_ROWS` demonstrations, with its interval over
         texts; `None` where all of them ask the trained prompt.
     """
-    case = load_case(case) if isinstance(case, str) else case
+    case = load_case(case)
     # What all prompts of the variant end with, after the part that differs from row to row.
     backwards = [p[::-1] for p in case.load("validation", profile, variant=variant)["prompt"]]
     ending = os.path.commonprefix(backwards)[::-1]  # noqa: RUF071, these are texts and no paths
@@ -378,11 +368,12 @@ def _drift(
 
     k3 = rho - 1 - log rho with rho = base / policy (Schulman 2020): unbiased and never negative.
     """
-    longest = max(len(prompt) + len(ids) for prompt, ids in (c["ids"] for c in completions))
+    pairs = [completion["ids"] for completion in completions]
+    longest = max(len(prompt) + len(ids) for prompt, ids in pairs)
     size = max(1, LOGITS // (longest * model.config.vocab_size))
     estimates = []
-    for start in range(0, len(completions), size):
-        batch = [completion["ids"] for completion in completions[start : start + size]]
+    for start in range(0, len(pairs), size):
+        batch = pairs[start : start + size]
         policy, mask = logps(model, batch, rule)
         with model.disable_adapter():
             base, _ = logps(model, batch, rule)

@@ -4,32 +4,24 @@ An accuracy is a mean over prompts, so prompts are what an interval resamples: e
 one prompt are one observation, not eight. Training adds a second source of chance, the seed;
 where an arm has several, seeds are resampled too. Everything returns the same small dict,
 
-    {"value": mean, "low": lower end, "high": upper end, "n": how many observations}
+    {"value": mean, "low": lower end, "high": upper end, "n": observations that are resampled}
 
-which is what records keep of a number.
+of a 95 % interval, which is what records keep of a number.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import comb, gammaln
-from scipy.stats import binomtest, norm
+from scipy.special import comb
+from scipy.stats import binomtest, hypergeom, norm
 
 from casebook.case import CasebookError
 
 RESAMPLES = 2000  # of a bootstrap
 ENDS = (0.025, 0.975)  # of an interval: 95 %
 
-
-class Figure(TypedDict):
-    """A number with its interval; `n` counts the observations that the interval resamples."""
-
-    value: float
-    low: float
-    high: float
-    n: int
+Figure = dict[str, float]
 
 
 def mean_interval(values: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
@@ -142,9 +134,7 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
     whole = comb(n, k)
     if np.isfinite(whole):
         return 1.0 - comb(n - right, k) / whole
-    wrong = np.maximum(n - right, k - 1)  # where fewer than k are wrong, no draw misses: log of 0
-    missed = gammaln(wrong + 1) - gammaln(wrong - k + 1) - gammaln(n + 1) + gammaln(n - k + 1)
-    return 1.0 - np.exp(missed)
+    return hypergeom.sf(0, n, right, k)
 
 
 def _bootstrap(values: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
@@ -164,5 +154,5 @@ def _finite(values: ArrayLike) -> np.ndarray:
 
 def _figure(values: np.ndarray, low: float, high: float) -> Figure:
     """Six digits: far below what any interval resolves, and readable in a record."""
-    value, low, high = (round(float(number), 6) for number in (values.mean(), low, high))
-    return Figure(value=value, low=low, high=high, n=len(values))
+    ends = {"value": values.mean(), "low": low, "high": high}
+    return {name: round(float(end), 6) for name, end in ends.items()} | {"n": len(values)}
