@@ -146,9 +146,8 @@ def execute(
     given = {"DATA_DIR": str(data_dir)} if data_dir else {}
     given |= parse_parameters(parameter)
     on_done = _renewing() if site else lambda result: None
-    named = cases or "all"
     results = series.execute(
-        named, profile, seed, given, jobs, start_from, in_place, force, on_done, _say
+        cases or "all", profile, seed, given, jobs, start_from, in_place, force, on_done, _say
     )
     if site:
         from casebook.site import build_site
@@ -225,7 +224,7 @@ def evaluate(
     check_name("profile", profile or "nano", PROFILES)
     check_name("split", split, SPLITS)
     if model and not (model / "casebook.json").is_file():
-        raise CasebookError(f"there is no model folder at {model}")
+        raise CasebookError(f"there is no model folder at {model}, one with a casebook.json")
     if output and output.is_dir():
         raise CasebookError(f"{output} is a folder: name a file in it")
     if output:
