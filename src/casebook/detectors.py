@@ -339,13 +339,11 @@ def _repeating(completions: pd.DataFrame) -> str | None:
 def _too_far(metrics: pd.DataFrame) -> str | None:
     steps, evaluations = _values(metrics, "kl"), _values(metrics, "kl_from_base")
     # k3 has a long upper tail: one token can lift one step's mean, hence the median of steps
-    if len(steps) >= FEWEST and np.median(steps[-FEWEST:]) >= KL_FAR:
-        now = np.median(steps[-FEWEST:])
-    elif len(evaluations) and evaluations[-1] >= KL_FAR:
-        now = evaluations[-1]
-    else:
+    seen = [np.median(steps[-FEWEST:])] if len(steps) >= FEWEST else []
+    far = [nats for nats in (*seen, *evaluations[-1:]) if nats >= KL_FAR]
+    if not far:
         return None
-    return f"The policy is {now:.1f} nats a token away from its base, far beyond learning."
+    return f"The policy is {far[0]:.1f} nats a token away from its base, far beyond learning."
 
 
 def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
@@ -413,8 +411,7 @@ def _right_answers(completions: pd.DataFrame) -> tuple[float, float]:
     """The share of right answers among the oldest and the newest; NaN where it is unknown."""
     if "correct" not in completions:
         return np.nan, np.nan
-    first, last = (_newest(completions, oldest)["correct"].mean() for oldest in (True, False))
-    return first, last
+    return tuple(_newest(completions, oldest)["correct"].mean() for oldest in (True, False))
 
 
 def _newest(completions: pd.DataFrame, oldest: bool = False) -> pd.DataFrame:

@@ -69,8 +69,7 @@ def figure(
     drawn = Figure(figsize=(width, height))
     # Over the whole width, not over the axes: a finding takes more room than a name.
     drawn.suptitle(textwrap.fill(title, int(11 * width)), x=0.012, ha="left")
-    axes = drawn.subplots(rows, columns)
-    return drawn, axes
+    return drawn, drawn.subplots(rows, columns)
 
 
 def show(drawn: Figure, name: str, alt: str) -> None:
@@ -100,13 +99,9 @@ def show(drawn: Figure, name: str, alt: str) -> None:
     from IPython import get_ipython
     from IPython.display import display
 
-    if get_ipython() is None:  # a script: the file is all it can use
-        return
-    display(
-        {"image/png": base64.b64encode(png).decode(), "text/plain": alt},
-        metadata={"image/png": {"alt": alt}},
-        raw=True,
-    )
+    if get_ipython() is not None:  # to a script the file is all
+        shown = {"image/png": base64.b64encode(png).decode(), "text/plain": alt}
+        display(shown, metadata={"image/png": {"alt": alt}}, raw=True)
 
 
 # Training

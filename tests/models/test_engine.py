@@ -13,6 +13,7 @@ from casebook.models import engine, generation, load
 from casebook.training import measure
 
 SETTINGS = models.read_settings("poker", "smoke")
+train = training.train  # brings TRL, which would ask the stand-in for vLLM's version
 
 
 class Engine:
@@ -181,7 +182,7 @@ def fast_run(loader, vllm, monkeypatch, tmp_path):
     changes |= {"train_limit": 64, "max_completion_length": 16, "fast_inference": True}
     changes |= {"vllm_gpu_memory_utilization": 0.5, "test_samples": 1}
     config = training.read_config(("poker", "smoke"), changes)
-    return lambda: training.train(config, tmp_path / "run")
+    return lambda: train(config, tmp_path / "run")
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from casebook.models.load import (
     load_policy,
     load_saved,
     model_source,
-    peft_arguments,
     read_settings,
     save_policy,
     set_seed,

@@ -123,7 +123,15 @@ def load_policy(
     settings = settings or read_settings(case, profile)
     model, tokenizer = _load(settings)
     if settings["use_peft"]:
-        model = FastLanguageModel.get_peft_model(model, **peft_arguments(settings, seed))
+        model = FastLanguageModel.get_peft_model(
+            model,
+            r=settings["lora_r"],
+            lora_alpha=settings["lora_alpha"],
+            lora_dropout=settings["lora_dropout"],
+            target_modules=settings["lora_target_modules"],
+            use_gradient_checkpointing=settings["gradient_checkpointing"],
+            random_state=seed,
+        )
         engine.remember(model)
     return model, tokenizer
 
@@ -175,18 +183,6 @@ def base_arguments(settings: dict[str, Any]) -> dict[str, Any]:
         arguments["gpu_memory_utilization"] = settings["vllm_gpu_memory_utilization"]
         arguments["max_lora_rank"] = settings["lora_r"]
     return arguments
-
-
-def peft_arguments(settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    """What `FastLanguageModel.get_peft_model` is called with."""
-    return {
-        "r": settings["lora_r"],
-        "lora_alpha": settings["lora_alpha"],
-        "lora_dropout": settings["lora_dropout"],
-        "target_modules": settings["lora_target_modules"],
-        "use_gradient_checkpointing": settings["gradient_checkpointing"],
-        "random_state": seed,
-    }
 
 
 def model_source(name: str) -> str:
