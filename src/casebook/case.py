@@ -31,16 +31,13 @@ class Profile(NamedTuple):
     device: str
 
 
+_GPU = Profile(embedded=False, chat=True, device="gpu")
 PROFILES: Mapping[str, Profile] = {
-    "smoke": Profile(embedded=True, chat=False, device="cpu"),
-    "nano": Profile(embedded=True, chat=False, device="cpu"),
+    **dict.fromkeys(("smoke", "nano"), Profile(embedded=True, chat=False, device="cpu")),
     "smol": Profile(embedded=False, chat=False, device="cpu"),
-    "t4": Profile(embedded=False, chat=True, device="gpu"),
-    "gpu24": Profile(embedded=False, chat=True, device="gpu"),
-    "a100": Profile(embedded=False, chat=True, device="gpu"),
+    **dict.fromkeys(("t4", "gpu24", "a100"), _GPU),
     # The write-ups' full settings, where they differ from the two above
-    "t4_source": Profile(embedded=False, chat=True, device="gpu"),
-    "a100_source": Profile(embedded=False, chat=True, device="gpu"),
+    **dict.fromkeys(("t4_source", "a100_source"), _GPU),
 }
 KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up has it
 

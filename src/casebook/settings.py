@@ -363,18 +363,15 @@ def chosen_runs(
         raise CasebookError(f"the case {case!r} has no arms of the profile {profile!r}")
     core = [name for name, arm in known.items() if EXTENSION not in arm]
     names, seeds = list(dict.fromkeys(arms or core)), list(seeds or ())
+    runs = []
     for name in names:
         check_name(f"arm of {case}/{profile}", name, known)
-    runs = [
-        (name, seed, known[name]["overrides"])
-        for name in names
-        for seed in dict.fromkeys(seeds or known[name]["seeds"])
-    ]
-    for name, seed, overrides in runs:
-        try:
-            checked((case, profile), {**overrides, "seed": seed})
-        except CasebookError as error:
-            raise CasebookError(f"the arm {name!r} of {error}") from None
+        for seed in dict.fromkeys(seeds or known[name]["seeds"]):
+            runs.append((name, seed, known[name]["overrides"]))
+            try:
+                checked((case, profile), {**known[name]["overrides"], "seed": seed})
+            except CasebookError as error:
+                raise CasebookError(f"the arm {name!r} of {error}") from None
     return runs
 
 

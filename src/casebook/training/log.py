@@ -33,16 +33,13 @@ class CompletionLog:
     """Keeps what the policy wrote at a step: TRL's own file is overwritten by evaluations."""
 
     def __init__(self, config: Config, folder: Path, ends: Collection[int]):
-        self.case, self.variant = load_case(config.case), config.variant
-        self.folder, self.ends = folder, frozenset(ends)
+        self.config, self.folder, self.ends = config, folder, frozenset(ends)
         weights = config.reward_weights or [1.0] * len(config.reward_funcs)
         self.weights = dict(zip(config.reward_funcs, weights, strict=True))
-        self.group_size, self.scale = config.num_generations, config.scale_rewards
         # One batch of completions serves so many steps; the plain loops count each batch as one.
         batches = config.steps_per_generation * config.num_iterations
         steps = batches // config.gradient_accumulation_steps
         self.span = max(1, steps) if config.method == "grpo" else 1
-        self.every, self.last_step = config.completions_every, config.max_steps
         self.values: dict[str, list[float]] = {}
 
     def wrap(self, function: Callable) -> Callable:
@@ -63,8 +60,8 @@ class CompletionLog:
 
     def _due(self, step: int) -> bool:
         """Whether a step that is written down is among those that this batch serves."""
-        steps = range(step, step + self.span)
-        return any(s in (1, self.last_step) or s % self.every == 0 for s in steps)
+        every, last = self.config.completions_every, self.config.max_steps
+        return any(s in (1, last) or s % every == 0 for s in range(step, step + self.span))
 
     def _write(self, step: int, *columns) -> None:
         """Write one step's completions of all processes, graded and paid; the first one does."""
@@ -79,11 +76,12 @@ class CompletionLog:
             written.append(
                 {"completion": text_of(completion), "tokens": len(ids), "truncated": cut}
             )
-        table = graded(self.case, asked, written, self.variant)
+        table = graded(load_case(self.config.case), asked, written, self.config.variant)
         table[[f"reward/{name}" for name in self.values]] = [parts for *_, parts in rows]
         rewards = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
-        scaled = group_advantages(rewards.to_numpy(float, copy=True), self.group_size, self.scale)
-        table["reward"], table["advantage"] = rewards, scaled.numpy()
+        values, size = rewards.to_numpy(float, copy=True), self.config.num_generations
+        advantages = group_advantages(values, size, self.config.scale_rewards)
+        table["reward"], table["advantage"] = rewards, advantages.numpy()
         self.folder.mkdir(exist_ok=True)  # a run's folder that was deleted is not made again
         with replacing(self.folder / f"train_{step:05d}.parquet") as part:
             table.to_parquet(part, index=False)
