@@ -19,7 +19,7 @@ class Stopped(Exception):
 
 
 class _Request:
-    listening = came = False
+    came = False
 
 
 @contextmanager
@@ -31,31 +31,28 @@ def on_request() -> Iterator[None]:
 
     def handle(number, frame):
         _Request.came = True
-        if _Request.listening and STOP not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
+        if STOP not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
             raise Stopped
 
-    before = signal.signal(STOP, handle)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [STOP])
-    _Request.listening, _Request.came = True, False
+    before = signal.signal(STOP, handle)
     try:
         yield
     finally:
-        _Request.listening = False
+        signal.pthread_sigmask(signal.SIG_BLOCK, [STOP])
         signal.sigtimedwait([STOP], 0)  # one that waits is taken
+        _Request.came = False
         signal.signal(STOP, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def asked() -> bool:
     """Whether any of the processes was asked to stop; all of them have to ask this together."""
-    if not _Request.listening:
-        return False
     return any(processes.gathered([_Request.came or STOP in signal.sigpending()]))
 
 
 def now_at_once() -> None:
     """From here on a request, or one that has come, ends what is going on by `Stopped`."""
-    if _Request.listening:
-        if _Request.came:
-            raise Stopped
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [STOP])
+    if _Request.came:
+        raise Stopped
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [STOP])
