@@ -93,7 +93,6 @@ def build(
     """Build a case's embedded model and save it with its tokenizer.
 
     Args:
-        case: its name.
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
         steps: optimiser steps of 64 demonstrations each, at least one; by default as many as the
             shipped checkpoint took, else 2,000. Seven to fifteen minutes on one thread.
@@ -128,9 +127,8 @@ def build(
         model = LlamaForCausalLM(model_config(tokenizer, size))
     rate = LEARNING_RATE / 10 if start else LEARNING_RATE
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, rate, total_steps=steps + 1, pct_start=0.05
-    )
+    turns = {"total_steps": steps + 1, "pct_start": 0.05}
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, **turns)
     demonstrations = iter(case.demonstrations(seed, without))
     model.train()
     for step in range(1, steps + 1):
@@ -162,10 +160,8 @@ def _loaded(case: str, model: Path) -> tuple[LlamaForCausalLM, PreTrainedTokeniz
 def write_card(case: str, output: Path) -> Path:
     """Measure a built model on validation rows, and write its model card.
 
-    The card's figures are those of this measurement; they are also kept in `card.json`.
-
     Returns:
-        The card, `README.md` in the model's folder.
+        The card, `README.md` in the model's folder; `card.json` beside it keeps the figures, too.
 
     Raises:
         CasebookError: unknown case, or no whole model in the folder.
@@ -180,9 +176,9 @@ def write_card(case: str, output: Path) -> Path:
     seen = {name: count / len(sampled) for name, count in styles.items()}
     made = json.loads((output / "build.json").read_text())
     write_json(output / "card.json", {**made, "figures": figures, "seen": seen})
-    without, size, start = made.pop("without"), made.pop("size", None), made.pop("start", None)
+    without, start = made["without"], made.get("start")
     options = [f' --without "{name}"' for name in without]
-    options += [f" --size {size}"] * bool(size) + [f" --start {start}"] * bool(start)
+    options += [f" --{name} {made[name]}" for name in ("size", "start") if name in made]
     planted = []
     for variant, skills in case.skills.items():
         shares = left(shares_of(skills), without)
@@ -223,11 +219,11 @@ def write_card(case: str, output: Path) -> Path:
 
 def build_tokenizer(case: Case, seed: int = 0) -> PreTrainedTokenizerFast:
     """A word-level tokenizer over the pieces that occur in a case's demonstrations."""
-    counts: Counter[str] = Counter()
+    pieces: set[str] = set()
     for row in islice(case.demonstrations(seed), VOCABULARY_SAMPLE):
-        counts.update(re.findall(PIECES, row["prompt"] + row["completion"]))
-    words = [PAD, EOS, UNKNOWN, *sorted(counts)]
-    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=UNKNOWN))
+        pieces.update(re.findall(PIECES, row["prompt"] + row["completion"]))
+    words = {word: i for i, word in enumerate([PAD, EOS, UNKNOWN, *sorted(pieces)])}
+    core = Tokenizer(models.WordLevel(words, unk_token=UNKNOWN))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     core.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(

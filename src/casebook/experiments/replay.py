@@ -197,14 +197,12 @@ def _kept_completions(record: Mapping[str, Any]) -> pd.DataFrame:
 
 def _compare_grades(record: Mapping[str, Any], compare: "_Comparer") -> None:
     """Grade the test completions that the record holds again."""
-    kept = record.get("completions") or []
-    if not kept:
-        return
-    variant = record["config"]["variant"]
-    rows = load_case(record["case"]).load("test", record["profile"], variant=variant)
-    for entry in kept:
-        asked = entry | {"answer": rows["answer"][entry["row"]]}
-        compare.grade(f"test row {entry['row']}", record, asked)
+    if kept := record.get("completions"):
+        variant = record["config"]["variant"]
+        rows = load_case(record["case"]).load("test", record["profile"], variant=variant)
+        for entry in kept:
+            asked = entry | {"answer": rows["answer"][entry["row"]]}
+            compare.grade(f"test row {entry['row']}", record, asked)
 
 
 def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> None:
@@ -234,8 +232,8 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
 
 def _missing(record: Mapping[str, Any]) -> str:
     """What is not here that the run stands on, as an advice; empty where nothing is missing."""
-    model = record["provenance"].get("model", {})
-    name, then = model.get("name"), model.get("source")
+    model = record["provenance"]["model"]
+    name, then = model["name"], model.get("source")
     if then is None or (here := pretrained.which(name)) == then:
         return ""
     if here == "hub":
@@ -278,15 +276,13 @@ class _Comparer:
         if isinstance(recorded, Mapping) and isinstance(replayed, Mapping):
             row = 1 / recorded["n"] if recorded.get("n") else row
             # A figure that today's code gives besides is no difference; a setting is one.
-            names = dict.fromkeys((*recorded, *(replayed if what == "config" else ())))
-            for name in names:
+            for name in {**recorded, **(replayed if what == "config" else {})}:
                 if name not in NOT_COMPARED:
                     pair = (part.get(name, "nothing") for part in (recorded, replayed))
                     self.tree(f"{what}/{name}", *pair, row)
         elif isinstance(recorded, list) and isinstance(replayed, list) and recorded != replayed:
-            pairs = zip_longest(recorded, replayed, fillvalue="nothing")
-            for number, pair in enumerate(pairs):
-                self.tree(f"{what}/{number}", *pair, row)
+            for i, pair in enumerate(zip_longest(recorded, replayed, fillvalue="nothing")):
+                self.tree(f"{what}/{i}", *pair, row)
         elif verdict := self._judge(what, recorded, replayed, row):
             self.found.append(Comparison(what, recorded, replayed, verdict))
 

@@ -244,7 +244,6 @@ def compared(
     added: figures further apart than that have intervals that do not overlap.
 
     Args:
-        case: name of the case.
         comparison: see the head of this module; its `profile` is `nano` unless given.
         runs: see `figures_at`.
         verdicts: the words for *held*, *did not hold* and *neither*; of the profile by default.
@@ -338,12 +337,11 @@ def _moved(left: Figures, right: Figures, one_model: bool) -> int | None:
     seeds = [seed for seed in left if seed in right]
     if not (one_model or studies.SEED in seeds or len(seeds) >= FEWEST_SEEDS):
         return None
-    moves = [right[seed]["value"] - left[seed]["value"] for seed in seeds]
-    sides = [pooled({seed: side[seed] for seed in seeds}) for side in (left, right)]
-    for sign, (lower, upper) in {1: sides, -1: sides[::-1]}.items():
-        if upper["low"] > lower["high"] and all(sign * move > 0 for move in moves):
-            return sign
-    return 0
+    left, right = ({seed: side[seed] for seed in seeds} for side in (left, right))
+    moves, before, after = _gains(left, right), pooled(left), pooled(right)
+    if after["low"] > before["high"] and min(moves) > 0:
+        return 1
+    return -1 if after["high"] < before["low"] and max(moves) < 0 else 0
 
 
 def pooled(figures: Figures) -> Mapping[str, float]:
@@ -391,13 +389,12 @@ def _text(figures: Figures, unit: str | None, signed: bool = False) -> str:
 def load_source(case: str) -> dict[str, Any]:
     """The write-up behind a case: what it is, and which of its statements need correcting.
 
-    It stands in `cases/<case>/source.yaml`.
-
     Returns:
-        `title`, `author`, `date`, `address` ("not known" where it is not), `about`, the `task`,
-        the `model` and its settings, and what is `ours` (what we did with it), as text;
-        `numbers`, three short sentences; and `corrections`: what the write-up `said` and `where`,
-        what is `right`, and where that is `shown_in`, a notebook's number and heading.
+        What `cases/<case>/source.yaml` says: `title`, `author`, `date`, `address` ("not known"
+        where it is not), `about`, the `task`, the `model` and its settings, and what is `ours`
+        (what we did with it), as text; `numbers`, three short sentences; and `corrections`: what
+        the write-up `said` and `where`, what is `right`, and where that is `shown_in`, a
+        notebook's number and heading.
 
     Raises:
         UnknownName: unknown case.
@@ -427,8 +424,8 @@ def write_up_box(case: str) -> str:
         "Its three numbers": "<br>".join(source["numbers"]),
         "What we did with it": source["ours"],
     }
-    lines = ["| **The write-up in one minute** | |", "| --- | --- |"]
-    return "\n".join([*lines, *(table_row(f"**{name}**", text) for name, text in rows.items())])
+    lines = [table_row(f"**{name}**", text) for name, text in rows.items()]
+    return "\n".join(["| **The write-up in one minute** | |", "| --- | --- |", *lines])
 
 
 # Counting

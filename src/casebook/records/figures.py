@@ -29,11 +29,9 @@ def figures_at(
     """One figure of an arm's records, by seed; empty where the arm has none.
 
     Args:
-        case: name of the case.
         where: the way to it, as in `grpo/after/greedy_accuracy`.
         runs: committed records to read it from, if they are read already; those of other arms
             and profiles are passed over.
-        profile: of the records.
 
     Returns:
         Seed -> figure; a plain number becomes a figure without width.

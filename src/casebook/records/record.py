@@ -96,8 +96,6 @@ def committed_completions(
     """What one run of the case wrote, in small; an empty frame where nothing is committed.
 
     Args:
-        case: name of the case.
-        profile: name of the profile.
         arm: of a real model's run; of an embedded model's one run a case is kept.
 
     Returns:
@@ -142,8 +140,7 @@ def read_record(path: str | os.PathLike) -> dict[str, Any]:
         CasebookError: there is no such file, it is not whole, or it is something else.
     """
     record = read_json(path)
-    missing = [key for key in REQUIRED if not isinstance(record, dict) or key not in record]
-    if missing:
+    if missing := [key for key in REQUIRED if not isinstance(record, dict) or key not in record]:
         raise CasebookError(f"{path} is not a record: it has no {', '.join(missing)}")
     return record
 
@@ -192,14 +189,9 @@ def write_rows(rows: "pd.DataFrame", path: Path) -> None:
     The same rows give the same bytes in files of the same name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    how = {"orient": "records", "lines": True, "compression": {"method": "gzip", "mtime": 0}}
     # Rounded first: to_json would write a rounding error of 1e-16 with all of its digits.
-    rows.round(DIGITS).to_json(
-        path,
-        orient="records",
-        lines=True,
-        double_precision=DIGITS,
-        compression={"method": "gzip", "mtime": 0},
-    )
+    rows.round(DIGITS).to_json(path, double_precision=DIGITS, **how)
 
 
 def read_rows(path: Path) -> "pd.DataFrame":
@@ -270,9 +262,9 @@ def machine() -> dict[str, str | None]:
 
 def revision() -> dict[str, Any]:
     """The commit, and whether tracked files differ from it; the records themselves may."""
-    revision = _output("git", "-C", str(paths.ROOT), "rev-parse", "HEAD")
-    rest = ("status", "--porcelain", "-uno", "--", ".", ":!results")
-    changes = _output("git", "-C", str(paths.ROOT), *rest)
+    git = ("git", "-C", str(paths.ROOT))
+    revision = _output(*git, "rev-parse", "HEAD")
+    changes = _output(*git, "status", "--porcelain", "-uno", "--", ".", ":!results")
     return {"revision": revision, "dirty": bool(changes) if revision else None}
 
 
