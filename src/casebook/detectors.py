@@ -10,11 +10,8 @@ what would help:
 `metrics` are the logged steps in TRL's names (`Run.metrics()`; rows of `Run.validation()` may
 follow, their drift from the base is read), `completions` the recorded ones (`Run.completions()`),
 `settings` what was asked for (`Run.settings()`). Any of them may be empty or lack what a detector
-needs: then it keeps silent, because a false alarm costs trust in all the others. None changes what
-it is given, and none needs torch.
-
-`diagnose` asks all of `DETECTORS`; a `RunWatch` asks them while a run goes on, and lets each
-speak once.
+needs: then it keeps silent, because a false alarm costs trust in all the others. `diagnose` asks
+all of `DETECTORS`, a `RunWatch` asks them while a run goes on.
 """
 
 from collections.abc import Callable, Mapping
@@ -433,16 +430,13 @@ def _groups(completions: pd.DataFrame) -> pd.DataFrame:
     """For each group: `size`, `right`, `spread` of the reward, `alike` (one text)."""
     if not {"step", "prompt", "completion", "correct", "reward"} <= set(completions):
         return pd.DataFrame(columns=["size", "right", "spread", "alike"], dtype=float)
-    groups = completions.groupby(_group_ids(completions))
-    result = pd.DataFrame(
-        {
-            "size": groups.size(),
-            "right": groups["correct"].sum().astype(int),
-            "spread": groups["reward"].max() - groups["reward"].min(),
-            "alike": groups["completion"].agg(lambda texts: texts.map(str).nunique() == 1),
-        }
+    groups = completions.groupby(_group_ids(completions)).agg(
+        size=("step", "size"),
+        right=("correct", "sum"),
+        spread=("reward", lambda rewards: rewards.max() - rewards.min()),
+        alike=("completion", lambda texts: texts.map(str).nunique() == 1),
     )
-    return result[result["size"] > 1]
+    return groups[groups["size"] > 1]
 
 
 def _weights(settings: Mapping[str, Any]) -> dict[str, float]:
