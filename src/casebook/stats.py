@@ -24,7 +24,7 @@ ENDS = (0.025, 0.975)  # of an interval: 95 %
 Figure = dict[str, float]
 
 
-def mean_interval(values: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
+def mean_interval(values: ArrayLike) -> Figure:
     """The mean of one value a prompt, with its 95 % interval.
 
     Where all values are 0 or 1, Wilson's score interval (Wilson 1927), which stays sensible at
@@ -33,7 +33,6 @@ def mean_interval(values: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) 
     Args:
         values: `(prompts,)` finite numbers or booleans, for instance each prompt's share of
             right samples.
-        resamples, seed: of the bootstrap.
 
     Raises:
         CasebookError: no values, or values that are not finite.
@@ -45,7 +44,7 @@ def mean_interval(values: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) 
     if np.isin(values, (0.0, 1.0)).all():
         low, high = binomtest(int(values.sum()), len(values)).proportion_ci(method="wilson")
         return _figure(values, low, high)
-    return _bootstrap(values, resamples, seed)
+    return _bootstrap(values)
 
 
 def difference_interval(before: ArrayLike, after: ArrayLike) -> Figure:
@@ -137,9 +136,9 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
     return hypergeom.sf(0, n, right, k)
 
 
-def _bootstrap(values: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
+def _bootstrap(values: np.ndarray) -> Figure:
+    rng = np.random.default_rng(0)
+    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
     return _figure(values, *np.quantile(means, ENDS))
 
 

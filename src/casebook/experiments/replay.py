@@ -16,10 +16,9 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -28,7 +27,7 @@ from casebook.case import PROFILES, CasebookError, load_case
 from casebook.experiments import arms
 from casebook.models import base_weights, load_saved, pretrained
 from casebook.paths import plain
-from casebook.records import committed_completions, has_test_figures, machine, read_record
+from casebook.records import has_test_figures, machine, read_record, read_rows
 from casebook.records.record import DIGITS
 from casebook.settings import read_arms
 
@@ -41,8 +40,7 @@ NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the 
 NOT_PAID_AGAIN = (training.KL_PENALTY, "random_reward")
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """One figure of a record and what came out today."""
 
     what: str  # the way to the figure, as in `before/greedy_accuracy/value`
@@ -54,8 +52,7 @@ class Comparison:
         return f"{self.what}: recorded {self.recorded}, replayed {self.replayed}"
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(NamedTuple):
     """What a replay of one record found.
 
     The verdict is `reproduces`, `differs`, `not comparable` (on this machine), or `regraded` for a
@@ -189,10 +186,8 @@ def _parsed(record: Mapping[str, Any]) -> training.Config:
 
 def _kept_completions(record: Mapping[str, Any]) -> pd.DataFrame:
     """The committed completions of this run; an empty frame where it keeps none."""
-    if arms.kept_completions(record) is None:
-        return pd.DataFrame()
-    arm = None if PROFILES[record["profile"]].embedded else record["arm"]
-    return committed_completions(record["case"], record["profile"], arm)
+    kept = arms.kept_completions(record)
+    return read_rows(kept) if kept and kept.exists() else pd.DataFrame()
 
 
 def _compare_grades(record: Mapping[str, Any], compare: "_Comparer") -> None:

@@ -112,11 +112,7 @@ def committed_completions(
     import pandas as pd
 
     path = completions_file(case, profile, arm)
-    if not path.exists():
-        return pd.DataFrame()
-    rows = read_rows(path)
-    rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
-    return rows
+    return read_rows(path) if path.exists() else pd.DataFrame()
 
 
 def completions_file(case: str, profile: str, arm: str | None = None) -> Path:
@@ -195,17 +191,22 @@ def write_rows(rows: "pd.DataFrame", path: Path) -> None:
 
 
 def read_rows(path: Path) -> "pd.DataFrame":
-    """What `write_rows` wrote; neither texts that look like numbers nor dates are converted.
+    """What `write_rows` wrote; neither texts that look like numbers nor dates are converted, and
+    where nothing was `extracted` stands `None`.
 
     Raises:
         CasebookError: there is no such file, or it is damaged.
     """
     import pandas as pd
 
+    how = {"lines": True, "dtype": False, "convert_dates": False, "precise_float": True}
     try:
-        return pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True)
+        rows = pd.read_json(path, **how)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise CasebookError(f"no completions can be read from {path}: {error}") from error
+    if "extracted" in rows:
+        rows["extracted"] = rows["extracted"].astype(object).where(rows["extracted"].notna(), None)
+    return rows
 
 
 def digest(value: Any) -> str:
