@@ -140,8 +140,7 @@ def evaluate(
     """Generate and grade completions for a split, greedily and `samples` times sampled.
 
     Args:
-        model: a causal language model; put into `eval` mode for the time being.
-        tokenizer: its tokenizer.
+        model, tokenizer: a causal language model; in `eval` mode for the time being.
         case: a case or its name.
         split: `train`, `validation` or `test`; always the same rows, whatever the seed.
         profile: decides prompt, completion length and temperature.
@@ -150,8 +149,7 @@ def evaluate(
         seed: of the sampling, with a completion's row and number: neither batch nor order matter.
         variant: of the prompt; the profile's own by default.
         greedy: whether to decode greedily as well.
-        drift: whether to measure how far the model has moved from its base, on its samples
-            (adapters only).
+        drift: whether to measure how far an adapter has moved from its base, on its samples.
         settings: those the model was trained with, where they differ from the profile's; their
             `constraint` also decides what the model may write.
         progress: called with completions done and to do, after each batch.

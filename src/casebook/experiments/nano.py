@@ -246,7 +246,6 @@ def model_config(tokenizer: PreTrainedTokenizerFast, size: str = "nano") -> Llam
         intermediate_size=feed_forward,
         num_hidden_layers=layers,
         num_attention_heads=4,
-        num_key_value_heads=4,
         max_position_embeddings=2 * MAX_LENGTH,
         tie_word_embeddings=True,
         bos_token_id=None,
