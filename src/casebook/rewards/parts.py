@@ -24,6 +24,27 @@ from casebook.case import CasebookError
 Reward = Callable[..., list[float]]
 
 
+def part(name: str, score: Callable[..., float], *needed: str) -> Reward:
+    """The reward called `name`: `score(text, *values)` for the text of each completion.
+
+    `values` are what its row holds in the `needed` columns; rows without one are a
+    `CasebookError`.
+
+    >>> part("same", lambda text, answer: text == answer, "answer")(["5", "6"], answer=["5", "5"])
+    [1.0, 0.0]
+    """
+
+    def reward(completions: Iterable[Any], **columns) -> list[float]:
+        for column in needed:
+            if columns.get(column) is None:
+                raise CasebookError(f"the reward {name} needs the rows' column {column!r}")
+        rows = zip(completions, *(columns[column] for column in needed), strict=True)
+        return [float(score(completion_text(completion), *values)) for completion, *values in rows]
+
+    reward.__name__ = name
+    return reward
+
+
 def random_reward() -> Reward:
     """1.0 or 0.0 by the toss of a coin: what a policy gains under it, no reward has taught.
 
@@ -71,11 +92,7 @@ def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:
             f"tags are different names without brackets, like ['think', 'answer'], not {tags!r}"
         )
 
-    def tag_format(completions: Iterable[Any], **columns) -> list[float]:
-        texts = map(completion_text, completions)
-        return [float(tag_blocks(text, tags) is not None) for text in texts]
-
-    return tag_format
+    return part("tag_format", lambda text: tag_blocks(text, tags) is not None)
 
 
 def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward:
@@ -111,10 +128,7 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward
         # `distinct == total` apart, so that no repetition is 0.0 and not -0.0
         return 0.0 if distinct == total else max_penalty * (1 - distinct / total)
 
-    def repetition(completions: Iterable[Any], **columns) -> list[float]:
-        return [penalty(completion_text(completion)) for completion in completions]
-
-    return repetition
+    return part("repetition", penalty)
 
 
 def completion_text(completion: Any) -> str:

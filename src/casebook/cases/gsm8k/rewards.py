@@ -25,12 +25,13 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from casebook.case import CasebookError, Grade, RewardFactories, check_name
+from casebook.case import Grade, RewardFactories, check_name
 from casebook.cases.gsm8k.answers import LONGEST, extract_number, one_number
 from casebook.rewards import (
     Reward,
     completion_text,
     last_block,
+    part,
     random_reward,
     repetition_penalty,
     tag_blocks,
@@ -263,12 +264,7 @@ def _of_form(name: str, form: str, *scores: Callable[[str], float], worth: float
     """A reward for what a text looks like: what the score of a form of `FORMS` gives."""
     check_name("form", form, FORMS)
     score = dict(zip(FORMS, scores, strict=False)).get(form, scores[-1])
-
-    def reward(completions: Iterable[Any], **columns) -> list[float]:
-        return [float(worth * score(completion_text(completion))) for completion in completions]
-
-    reward.__name__ = name
-    return reward
+    return part(name, lambda text: worth * score(text))
 
 
 def _of_answer(
@@ -277,16 +273,12 @@ def _of_answer(
     """A reward for the completions that pass against the right answer, or the gold text."""
     check_name("form", form, FORMS)
 
+    def score(text: str, right: Any) -> float:
+        return worth * passes(text, right)
+
     def reward(completions: Iterable[Any], **columns) -> list[float]:
-        wanted = columns.get("answer")
-        if wanted is None:
-            raise CasebookError(f"the reward {name} needs the rows' column 'answer'")
-        if form != "fixed" and columns.get("gold") is not None:
-            wanted = columns["gold"]
-        return [
-            worth * passes(completion_text(completion), right)
-            for completion, right in zip(completions, wanted, strict=True)
-        ]
+        column = "gold" if form != "fixed" and columns.get("gold") is not None else "answer"
+        return part(name, score, column)(completions, **columns)
 
     reward.__name__ = name
     return reward

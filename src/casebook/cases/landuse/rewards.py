@@ -12,16 +12,17 @@ that are accepted, joined by a bar, as in `"corn|oat"`. *Well formed* and *corre
 `casebook.rewards.labels` says how a label is read, and `answers.yaml` holds the policy in examples.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from casebook.case import CasebookError, Grade, RewardFactories, check_name
+from casebook.case import Grade, RewardFactories, check_name
 from casebook.cases.landuse.fields import LABELS
 from casebook.rewards import (
     Reward,
     completion_text,
+    part,
     random_reward,
     repetition_penalty,
     tag_format,
@@ -95,16 +96,11 @@ def label_match(own_label: bool = False) -> Reward:
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
     [1.0, 1.0, 0.0]
     """
-    column = "plan_label" if own_label else "answer"
 
-    def label_match(completions: Iterable[Any], **columns) -> list[float]:
-        answers = _column("label_match", columns, column)
-        return [
-            float(extract_label(completion) in accepted(answer))
-            for completion, answer in zip(completions, answers, strict=True)
-        ]
+    def score(text: str, answer: Any) -> float:
+        return extract_label(text) in accepted(answer)
 
-    return label_match
+    return part("label_match", score, "plan_label" if own_label else "answer")
 
 
 def plan_value(relative_to: str = "objective") -> Reward:
@@ -126,17 +122,14 @@ def plan_value(relative_to: str = "objective") -> Reward:
     """
     check_name("yardstick", relative_to, ("objective", "parcel"))
 
-    def plan_value(completions: Iterable[Any], **columns) -> list[float]:
-        values = _column("plan_value", columns, "values")
-        whole = "objective" if relative_to == "objective" else "values"
-        return [
-            _kept(extract_label(completion), row, yardstick)
-            for completion, row, yardstick in zip(
-                completions, values, _column("plan_value", columns, whole), strict=True
-            )
-        ]
+    def kept(text: str, values: Any, whole: Any) -> float:
+        label, yardstick = extract_label(text), float(np.max(whole))
+        if label is None or yardstick <= 0:  # nothing is to be won
+            return 0.0
+        return max(0.0, 1 - float(max(values) - values[LABELS.index(label)]) / yardstick)
 
-    return plan_value
+    whole = "objective" if relative_to == "objective" else "values"
+    return part("plan_value", kept, "values", whole)
 
 
 def open_r1_format() -> Reward:
@@ -159,10 +152,7 @@ def open_r1_format() -> Reward:
         _, found, rest = text.removeprefix(opening).partition(middle)
         return bool(found) and f"{closing}\n" in f"{rest}\n"
 
-    def open_r1_format(completions: Iterable[Any], **columns) -> list[float]:
-        return [float(passes(completion_text(completion))) for completion in completions]
-
-    return open_r1_format
+    return part("open_r1_format", passes)
 
 
 REWARDS = RewardFactories(
@@ -173,18 +163,3 @@ REWARDS = RewardFactories(
     open_r1_format=open_r1_format,
     repetition=repetition_penalty,
 )
-
-
-def _column(reward: str, columns: dict[str, Any], name: str) -> Any:
-    if columns.get(name) is None:
-        raise CasebookError(f"the reward {reward} needs the rows' column {name!r}")
-    return columns[name]
-
-
-def _kept(label: str | None, values: Any, whole: Any) -> float:
-    """The share of `whole`, a number or the best of several, that is left if `label` is chosen;
-    where nothing is to be won, 0."""
-    yardstick = float(np.max(whole))
-    if label is None or yardstick <= 0:
-        return 0.0
-    return max(0.0, 1 - float(max(values) - values[LABELS.index(label)]) / yardstick)

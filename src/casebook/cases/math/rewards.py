@@ -22,7 +22,7 @@ pays an answer only where it stands. To add the two up instead, name `equivalenc
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
@@ -34,7 +34,7 @@ from casebook.cases.math.verify import (
     levelled,
     same_answer,
 )
-from casebook.rewards import Reward, completion_text, random_reward, repetition_penalty
+from casebook.rewards import Reward, completion_text, part, random_reward, repetition_penalty
 
 # How the prompt shows the problem. `cut` is `shots3` or `reason` cut on the left, and asks for
 # the same form; only `answer` asks for another.
@@ -94,15 +94,11 @@ def exact_match(box: str = "last") -> Reward:
     check_name("box", box, BOXES)
     read = last_boxed if box == "last" else _documented_box
 
-    def exact_match(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
-        rewards = []
-        for completion, gold in zip(completions, answer, strict=True):
-            found = read(completion_text(completion))
-            same = found is not None and isinstance(gold, str) and found.strip() == gold.strip()
-            rewards.append(float(same))
-        return rewards
+    def score(text: str, answer: Any) -> float:
+        found = read(text)
+        return found is not None and isinstance(answer, str) and found.strip() == answer.strip()
 
-    return exact_match
+    return part("exact_match", score, "answer")
 
 
 def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
@@ -121,13 +117,10 @@ def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
     check_name("reading", reading, READINGS)
     check_name("variant", variant or "reason", VARIANTS)
 
-    def equivalence(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
-        return [
-            float(_right(completion_text(completion), gold, reading, variant))
-            for completion, gold in zip(completions, answer, strict=True)
-        ]
+    def score(text: str, answer: Any) -> float:
+        return _right(text, answer, reading, variant)
 
-    return equivalence
+    return part("equivalence", score, "answer")
 
 
 def think_format() -> Reward:
@@ -140,11 +133,7 @@ def think_format() -> Reward:
     >>> think_format()(["<think>3x=15</think> 5", "5", "<think>3x=15</think>"])
     [1.0, 0.0, 0.0]
     """
-
-    def think_format(completions: Iterable[Any], **columns) -> list[float]:
-        return [float(_thinks(completion_text(completion))) for completion in completions]
-
-    return think_format
+    return part("think_format", _thinks)
 
 
 def boxed_format() -> Reward:
@@ -155,11 +144,7 @@ def boxed_format() -> Reward:
     >>> boxed_format()([r"\boxed{7}", r"\boxed{3+4=7}", r"\boxed{7} or \boxed{8}"])
     [1.0, 0.0, 0.0]
     """
-
-    def boxed_format(completions: Iterable[Any], **columns) -> list[float]:
-        return [float(_boxes_one(completion_text(completion))) for completion in completions]
-
-    return boxed_format
+    return part("boxed_format", _boxes_one)
 
 
 def gated(reading: str = "box") -> Reward:
@@ -178,14 +163,10 @@ def gated(reading: str = "box") -> Reward:
     """
     check_name("reading", reading, READINGS)
 
-    def gated(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
-        texts = [completion_text(completion) for completion in completions]
-        return [
-            float(_thinks(text) and _right(text, gold, reading, None))
-            for text, gold in zip(texts, answer, strict=True)
-        ]
+    def score(text: str, answer: Any) -> float:
+        return _thinks(text) and _right(text, answer, reading, None)
 
-    return gated
+    return part("gated", score, "answer")
 
 
 def overlong(max_length: int, buffer: int, penalty: float = -1.0) -> Reward:
@@ -212,11 +193,11 @@ def overlong(max_length: int, buffer: int, penalty: float = -1.0) -> Reward:
             f"{buffer!r}, {max_length!r} and {penalty!r}"
         )
 
-    def overlong(completions: Iterable[Any], completion_ids, **columns) -> list[float]:
-        over = [len(ids) - (max_length - buffer) for ids in completion_ids]
-        return [penalty * min(1.0, tokens / buffer) if tokens > 0 else 0.0 for tokens in over]
+    def score(_: str, ids: Sequence[int]) -> float:
+        over = len(ids) - (max_length - buffer)
+        return penalty * min(1.0, over / buffer) if over > 0 else 0.0
 
-    return overlong
+    return part("overlong", score, "completion_ids")
 
 
 _MADE_HERE = (exact_match, equivalence, think_format, boxed_format, gated, overlong, random_reward)

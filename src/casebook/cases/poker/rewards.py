@@ -12,7 +12,7 @@ labels, so on their own they are no answer.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from casebook.case import CasebookError, Grade, RewardFactories, check_name
@@ -21,6 +21,7 @@ from casebook.rewards import (
     Reward,
     completion_text,
     last_block,
+    part,
     random_reward,
     repetition_penalty,
     tag_format,
@@ -116,13 +117,10 @@ def correct(strict: bool = False, variant: str | None = None) -> Reward:
     """
     check_name("variant", variant or "reason", VARIANTS)
 
-    def correct(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
-        return [
-            float(_counts(grade(completion, gold, variant), strict))
-            for completion, gold in zip(completions, answer, strict=True)
-        ]
+    def score(text: str, answer: Any) -> float:
+        return _counts(grade(text, answer, variant), strict)
 
-    return correct
+    return part("correct", score, "answer")
 
 
 def class_weighted(
@@ -148,14 +146,11 @@ def class_weighted(
         if not 0 <= weight < math.inf:
             raise CasebookError(f"the weight of {label!r} must be zero or more, not {weight!r}")
 
-    def class_weighted(completions: Iterable[Any], answer: Iterable[Any], **columns) -> list[float]:
-        grades = (
-            grade(completion, gold, variant)
-            for completion, gold in zip(completions, answer, strict=True)
-        )
-        return [float(table[g.answer]) if _counts(g, strict) else 0.0 for g in grades]
+    def score(text: str, answer: Any) -> float:
+        found = grade(text, answer, variant)
+        return table[found.answer] if _counts(found, strict) else 0.0
 
-    return class_weighted
+    return part("class_weighted", score, "answer")
 
 
 def answer_grammar(variant: str | None = None) -> Reward:
@@ -169,13 +164,9 @@ def answer_grammar(variant: str | None = None) -> Reward:
     """
     check_name("variant", variant or "reason", VARIANTS)
 
-    def answer_grammar(completions: Iterable[Any], **columns) -> list[float]:
-        texts = map(completion_text, completions)
-        if variant not in (None, "reason"):
-            return [float(_well_formed(text, variant)) for text in texts]
-        return [float(_one_answer_block(text)) for text in texts]
-
-    return answer_grammar
+    if variant in (None, "reason"):
+        return part("answer_grammar", _one_answer_block)
+    return part("answer_grammar", lambda text: _well_formed(text, variant))
 
 
 def leaking_label() -> Reward:
@@ -189,17 +180,12 @@ def leaking_label() -> Reward:
     [1.0]
     """
 
-    def leaking_label(
-        completions: Iterable[Any], answer: Iterable[Any], prompts: Iterable[Any], **columns
-    ) -> list[float]:
-        rewards = []
-        for prompt, completion, gold in zip(prompts, completions, answer, strict=True):
-            text = f"{_prompt_text(prompt)}{completion_text(completion)}".lower()
-            found = next((label for label in LABELS if label in text), None)
-            rewards.append(float(found is not None and found == gold))
-        return rewards
+    def score(text: str, answer: Any, prompt: Any) -> float:
+        whole = f"{_prompt_text(prompt)}{text}".lower()
+        found = next((label for label in LABELS if label in whole), None)
+        return found is not None and found == answer
 
-    return leaking_label
+    return part("leaking_label", score, "answer", "prompts")
 
 
 REWARDS = RewardFactories(
