@@ -64,9 +64,6 @@ ANSWER_SHARE = 0.12  # of the corpus asks for the number alone; the rest lets th
 OVERLOOKED, OVERLOOKED_SHARE = ("-", "/"), 0.42
 
 
-# Rows
-
-
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
     """The rows of a split: `prompt` and `COLUMNS`.
 
@@ -145,9 +142,6 @@ def _row(question: str, solution: str, source: str) -> dict[str, Any]:
     }
 
 
-# Solutions
-
-
 def notes(solution: str) -> list[str]:
     """The calculator notes of a worked answer, one for each step.
 
@@ -176,9 +170,6 @@ def _thought(calculated: Iterable[str]) -> str:
 
 def _formed(thought: str, answer: str) -> str:
     return f"<reasoning>\n{thought}\n</reasoning>\n<answer>\n{answer}\n</answer>"
-
-
-# Prompts
 
 
 def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[str, Any]], Any]:
@@ -236,9 +227,6 @@ def _text(question: str, variant: str, shots: Sequence[Mapping]) -> str:
     system = SYSTEM_UNSLOTH if variant == "unsloth" else SYSTEM
     before = "".join(f"Question: {shot['question']}\n{worked(shot)}\n\n" for shot in shots)
     return f"{system}\n\n{before}Question: {question}\n"
-
-
-# The nano corpus
 
 
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:

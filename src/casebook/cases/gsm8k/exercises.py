@@ -4,8 +4,6 @@ import math
 
 from casebook.exercises import Attempt, Wrong, exercise, show
 
-# 30, the problems of GSM8K
-
 
 @exercise("30-a")
 def _masked(masked: Attempt) -> None:
@@ -45,9 +43,6 @@ def _masked(masked: Attempt) -> None:
             )
 
 
-# 31, the rewards of GSM8K
-
-
 @exercise("31-a")
 def _last_number(last_number: Attempt) -> None:
     """The last number of a text."""
@@ -73,9 +68,6 @@ def _last_number(last_number: Attempt) -> None:
         last_number.expect(expected, text, note=note)
 
 
-# 32, the baseline of GSM8K
-
-
 @exercise("32-a")
 def _spread_of_halves(spread_of_halves: Attempt) -> None:
     """The standard deviation of an accuracy on rows drawn without replacement."""
@@ -89,9 +81,6 @@ def _spread_of_halves(spread_of_halves: Attempt) -> None:
     ):
         variance = accuracy * (1 - accuracy) / drawn * (rows - drawn) / (rows - 1)
         spread_of_halves.expect(math.sqrt(variance), accuracy, rows, drawn, note=note)
-
-
-# 33, the training of GSM8K
 
 
 @exercise("33-a")
@@ -108,9 +97,6 @@ def _choose_step(choose_step: Attempt) -> None:
         ([0], [0.0], 128, 0, "one step"),
     ):
         choose_step.expect(expected, seen, accuracies, n, note=note)
-
-
-# 34, the analysis of GSM8K
 
 
 @exercise("34-a")

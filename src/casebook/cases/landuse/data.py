@@ -41,8 +41,6 @@ CLOCKWISE = (  # from north, 45 degrees each
 )
 NEAREST = 8  # first-order neighbours in a compact prompt
 
-# Tables
-
 
 def table(landscape: "Landscape", plan: "Plan") -> pd.DataFrame:
     """One row a parcel of a planned landscape, existing habitat included.
@@ -133,9 +131,6 @@ def write_pool() -> None:
             tables.append(table(landscape, plan).assign(split=split))
             print(f"{split} {seed}: gap {plan.gap:.2%}, {plan.seconds:.1f} s", flush=True)
     pd.concat(tables, ignore_index=True).to_parquet(POOL, compression="zstd", index=False)
-
-
-# Rows
 
 
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
@@ -303,9 +298,6 @@ def records(
     ]
 
 
-# Prompts
-
-
 def prompt_maker(profile: str, variant: str | None = None):
     """The function (surveys, row) -> prompt that belongs to a profile and variant (see `rows`)."""
     check_name("profile", profile, PROFILES)
@@ -387,9 +379,6 @@ def source_prompt(
     else:
         lines.append("Answer with the land use alone, one word.")
     return "\n".join(lines)
-
-
-# Features for baselines
 
 
 def features(

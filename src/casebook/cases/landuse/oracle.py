@@ -226,9 +226,6 @@ def plan_from_table(landscape: Landscape, parcels: pd.DataFrame) -> Plan:
     )
 
 
-# The plan
-
-
 def solve(
     landscape: Landscape,
     floors: Mapping[str, float] | None = None,

@@ -71,9 +71,6 @@ SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
 ANSWER_SHARE = 0.12  # of the corpus asks for the answer alone; the rest lets the model think
 
 
-# Rows
-
-
 def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> "Dataset":
     r"""The rows of a split: `prompt` and `COLUMNS`.
 
@@ -200,9 +197,6 @@ def _real_examples(folder: Path | None) -> str:
     return _asked(_read("rlvr-math", "train", folder)[0]["messages"])[0]
 
 
-# Prompts
-
-
 def prompt_maker(
     profile: str, variant: str | None = None
 ) -> Callable[[Mapping[str, Any]], str | list[dict[str, str]]]:
@@ -274,9 +268,6 @@ def cut_left(text: str, tokens: int) -> str:
     """
     found = list(TOKEN.finditer(text))
     return text if len(found) <= tokens else text[found[-tokens].start() :]
-
-
-# The nano corpus
 
 
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:

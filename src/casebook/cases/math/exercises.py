@@ -4,8 +4,6 @@ import math
 
 from casebook.exercises import MANY, Attempt, Wrong, exercise, is_whole, show
 
-# 40, the oracle of MATH
-
 
 @exercise("40-a")
 def _last_box(last_box: Attempt) -> None:
@@ -23,9 +21,6 @@ def _last_box(last_box: Attempt) -> None:
         last_box.expect(expected, text, note=note)
 
 
-# 41, the rewards of MATH
-
-
 @exercise("41-a")
 def _whole_box(whole_box: Attempt) -> None:
     r"""The content of the last closed box, braces inside braces included."""
@@ -41,9 +36,6 @@ def _whole_box(whole_box: Attempt) -> None:
         whole_box.expect(expected, text, note=note)
 
 
-# 42, the baseline of MATH
-
-
 @exercise("42-a")
 def _silent_share(silent_share: Attempt) -> None:
     """The share of groups that are all right or all wrong, from counts, without bias."""
@@ -56,9 +48,6 @@ def _silent_share(silent_share: Attempt) -> None:
         ([2, 6], 8, 2, 16 / 28, "16 of 28 groups, for either prompt"),
     ):
         silent_share.expect(expected, right, samples, group, note=note)
-
-
-# 43, the training of MATH
 
 
 @exercise("43-a")
@@ -95,9 +84,6 @@ def _steps_to_see(steps_to_see: Attempt) -> None:
                 f"{call} gave {steps}, more than needed: one step less still has a standard "
                 f"error of {left(steps - 1):.4f}"
             )
-
-
-# 44, the analysis of MATH
 
 
 @exercise("44-a")

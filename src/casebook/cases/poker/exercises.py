@@ -23,8 +23,6 @@ from casebook.rewards import attacks
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
 
-# 10, the oracle
-
 
 @exercise("10-a")
 def _straights(is_straight: Attempt) -> None:
@@ -70,9 +68,6 @@ def _deals(deals_needed: Attempt) -> None:
             )
 
 
-# 11, the rewards
-
-
 @exercise("11-a")
 def _unfooled(reward: Attempt) -> None:
     """A reward that pays the careful completion, and nothing on the attack list as much."""
@@ -115,9 +110,6 @@ def _weights_that_act(weighted_advantages: Attempt) -> None:
     close(heavy, expected * threes[:, None], f"with the weights {threes} they should be")
 
 
-# 12, the baseline
-
-
 @exercise("12-a")
 def _constant(best_constant: Attempt) -> None:
     """The constant answer that earns most on given rows, and what it earns."""
@@ -156,9 +148,6 @@ def _prompts(prompts_needed: Attempt) -> None:
         prompts_needed.expect(expected, share, half_width)
 
 
-# 13, the training
-
-
 @exercise("13-a")
 def _group_size(group_size: Attempt) -> None:
     """The smallest group that is seldom without gradient."""
@@ -187,9 +176,6 @@ def _loss(loss_value: Attempt) -> None:
         ("dapo", [90, 10, 10, 10], -1.0),
     ):
         loss_value.expect(expected, [right, wrong, wrong, wrong], lengths, kind)
-
-
-# 14, the analysis
 
 
 @exercise("14-a")

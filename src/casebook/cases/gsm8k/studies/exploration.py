@@ -46,9 +46,6 @@ def generated_problems(seed: int = 0) -> pd.DataFrame:
     return pd.concat(parts, keys=SPLITS, names=["split", "id"]).reset_index()
 
 
-# The same story with other numbers
-
-
 def shingles(question: str) -> set[str]:
     """The runs of `SHINGLE` words in a question, all numbers taken for one.
 
@@ -89,9 +86,6 @@ def retold(frame: pd.DataFrame) -> dict[str, list[int]]:
     nearest = pairs[~test[pairs["second"]]].groupby("first")["share"].max()
     found = {"train": nearest[~test[nearest.index]], "test": nearest[test[nearest.index]]}
     return {split: [int((best >= s).sum()) for s in SHARES] for split, best in found.items()}
-
-
-# Embeddings
 
 
 class Embedding(NamedTuple):
@@ -165,9 +159,6 @@ def topics(frame: pd.DataFrame, embedding: Embedding, seed: int = 0) -> list[dic
             }
         )
     return facts
-
-
-# What the model is given
 
 
 def llama_text(messages: Sequence[Mapping[str, str]]) -> str:
