@@ -103,13 +103,18 @@ class Case:
         labels: the answers there are, in a fixed order; empty where answers are open.
         load: `load(split, profile="nano", seed=0, variant=None)` -> `datasets.Dataset` with the
             columns `prompt`, `answer` and the case's own. The splits are disjoint whatever the
-            seeds; `seed` chooses which rows of a split's pool are taken, and their order.
-        grade: `grade(completion, answer, variant=None)` -> `Grade`; takes any input, never
-            raises, and takes bounded time.
+            seeds; `seed` chooses which rows of a split's pool are taken, and their order. An
+            unknown split, profile or variant is a `CasebookError`.
+        grade: `grade(completion, answer, variant=None)` -> `Grade`, of a string or a list of
+            messages; anything else is an empty completion, and an answer that cannot be one is
+            never met. Takes bounded time, and raises for nothing but an unknown variant.
         rewards: name -> factory; `factory(**reward_kwargs)` is a TRL reward function.
         demonstrations: `demonstrations(seed, without=())` -> endless iterator of `{"prompt",
             "completion", "skill", "ends"}`, the corpus of the embedded model; `ends` is false for
-            a completion that breaks off; the skills of `without` are left out.
+            a completion that breaks off, after which no end-of-sequence token belongs. `seed`
+            decides problems, skills and guesses. The skills of `without` are left out, and the
+            others of their prompt share what they had; an unknown one, or all of a prompt, is a
+            `CasebookError`.
         skills: what the corpus plants: variant of the prompt -> name -> (share, one sentence).
             The shares of a variant add up to 1.
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.
@@ -153,9 +158,6 @@ def load_case(name: str) -> Case:
     """
     check_name("case", name, known_cases())
     return importlib.import_module(f"casebook.cases.{name}").CASE
-
-
-# What the corpora of the embedded models have in common
 
 
 def check_skills(

@@ -24,7 +24,6 @@ from casebook.case import CasebookError, check_name
 
 VARIABLE = "CASEBOOK_DATA_DIR"
 SOURCES = ("folder", "hub")
-ATTRIBUTES = ("set", "split", "source", "revision", "checksum", "rows")
 HOW = "data/README.md has the commands"
 
 
@@ -95,14 +94,12 @@ def data_dir(value: str | os.PathLike | None = None) -> Path | None:
     return folder
 
 
-_data_dir = data_dir  # `read` and `available` have an argument of that name
+_data_dir = data_dir  # `read` has an argument of that name
 
 
-def available(
-    name: str, split: str | None = None, data_dir: str | os.PathLike | None = None
-) -> bool:
+def available(name: str, split: str | None = None) -> bool:
     """Whether the data folder has a set, or one split of it; the content is not looked at."""
-    entry, folder = _entry(name, split), _data_dir(data_dir)
+    entry, folder = _entry(name, split), data_dir()
     splits = [split] if split else entry.files
     return folder is not None and all(_find(entry, part, folder) for part in splits)
 
@@ -142,9 +139,9 @@ def read(
             f"{entry.hub} ({split}): their checksum is {found[:16]}, {expected[:16]} was expected"
         )
     frame = pd.DataFrame(rows, columns=list(entry.columns))
-    revision = entry.revision if expected or hub else None
-    said = (name, split, source or "folder", revision, found, len(frame))
-    frame.attrs = dict(zip(ATTRIBUTES, said, strict=True))
+    frame.attrs = {"set": name, "split": split, "source": source or "folder"}
+    frame.attrs["revision"] = entry.revision if expected or hub else None
+    frame.attrs |= {"checksum": found, "rows": len(frame)}
     return frame
 
 

@@ -167,7 +167,7 @@ def test_math_500_as_it_is():
     data._real_rows.cache_clear()
     rows = CASE.load("test", "t4")
     assert len(rows) == 500
-    assert Counter(rows["level"]).keys() == set(templates.LEVELS)
+    assert Counter(rows["level"]).keys() == {1, 2, 3, 4, 5}
     for row in rows.select(range(40)):
         assert CASE.grade(CASE.reference(row), row["answer"]).strict
     parts = {split: data.math500_rows(split) for split in ("train", "validation", "test")}

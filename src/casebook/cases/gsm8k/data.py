@@ -232,12 +232,7 @@ def _text(question: str, variant: str, shots: Sequence[Mapping]) -> str:
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training problems.
 
-    Skills come in the shares of `SKILLS`. Where `ends` is false, the completion breaks off: no
-    end-of-sequence token belongs after it.
-
-    Args:
-        seed: decides problems, skills and guesses.
-        without: skills to leave out; the others of the same prompt share what they had.
+    `Case` says what the arguments do.
     """
     check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)

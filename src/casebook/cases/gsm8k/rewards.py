@@ -38,8 +38,6 @@ from casebook.rewards import (
     tag_format,
 )
 
-__all__ = ["FORMS", "REWARDS", "TAGS", "VARIANTS", "extract_number", "grade"]
-
 TAGS = ("reasoning", "answer")
 # How a prompt shows the problem; all but `answer` are held to the same form.
 CHATS = tuple(
@@ -59,13 +57,8 @@ _BETWEEN = re.compile(r"</reasoning>\s*<answer>")
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """The grade of one completion; `answer` is the right number, as in `"1234"`.
 
-    Takes any completion and any answer and never raises for them; time is linear in the
-    completion's length.
-
-    Args:
-        completion: a string or a list of messages; anything else is an empty completion.
-        answer: a number of any type or its text; where it is neither, nothing is correct.
-        variant: one of `VARIANTS`; for `"answer"` a number alone is well formed.
+    The answer may be a number of any type. For the variant `"answer"` a number alone is well
+    formed. Takes any input, as `Case` says, in time linear in the completion's length.
 
     >>> grade("<reasoning>3*14</reasoning><answer>42</answer>", "42")
     Grade(well_formed=True, answer='42', correct=True)

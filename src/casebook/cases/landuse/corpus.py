@@ -36,9 +36,7 @@ _FAULTS = {
 }
 # What the nano corpus plants, prompt by prompt; the shares of a prompt add up to 1.
 SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
-    "reason": {**_WAYS, **_FAULTS},
-    "prices": {**_WAYS, **_FAULTS},
-    "alone": {**_WAYS, **_FAULTS},
+    **dict.fromkeys(("reason", "prices", "alone"), _WAYS | _FAULTS),
     "label": {
         "guess": (0.70, "names a label whatever the parcel"),
         "right label": (0.30, "names the plan's label at once"),
@@ -50,12 +48,7 @@ CORPUS = {"reason": 0.5, "prices": 0.2, "alone": 0.15, "label": 0.15}  # shares 
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training landscapes.
 
-    Args:
-        seed: decides parcels, skills and guesses.
-        without: skills to leave out; the others of the same prompt share what they had.
-
-    Raises:
-        CasebookError: `without` names what is no skill, or all skills of a prompt.
+    `Case` says what the arguments do.
     """
     check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)

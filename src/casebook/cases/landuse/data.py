@@ -142,9 +142,6 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
             records as text (`smol`), or as messages (`t4`, with first-order neighbours, `a100`).
         seed: which parcels of the split, and in which order.
         variant: see `rows`.
-
-    Raises:
-        CasebookError: unknown split, profile or variant.
     """
     parcels = pool(split)
     rng = np.random.default_rng([ROWS_SEED, seed, SPLITS.index(split)])
@@ -353,32 +350,31 @@ def source_prompt(
     `shown` comes from `records`; `prices`, what an average harvest of each crop is worth, if that
     is to be told; without `think` the label alone is asked for.
     """
-    lines = [
+    paragraphs = [
         "You are an expert in spatial optimisation and land-use planning.",
-        "",
         "Decide the land use of one parcel, the one at position `central`. Its neighbours are "
         "listed with their direction from it; `north>east` is the parcel east of the northern "
         "neighbour. Yields are in tonnes a hectare; `ecological_connectivity`, from 0 to 1, says "
         "how much the parcel matters for the movement of species. A parcel on which nothing "
         "yields is habitat already.",
-        "",
         "All parcels of the landscape together should keep up the supply of every crop, and "
         "habitat should connect as well as it can across the whole landscape.",
-        "",
         "The possible answers are: wheat, oat, habitat, corn, soy.",
     ]
     if prices is not None:
         told = ", ".join(f"{crop} {price:.2f}" for crop, price in zip(CROPS, prices, strict=True))
-        lines += ["", f"What an average harvest is worth, 1 being the mean of the crops: {told}."]
-    lines += ["", *(str(dict(record)) for record in shown), ""]
+        paragraphs.append(
+            f"What an average harvest is worth, 1 being the mean of the crops: {told}."
+        )
+    paragraphs.append("\n".join(str(dict(record)) for record in shown))
     if think:
-        lines.append(
+        paragraphs.append(
             "Think step by step inside <think> and </think>, then give the answer alone, one "
             "word, inside <answer> and </answer>. Write nothing else."
         )
     else:
-        lines.append("Answer with the land use alone, one word.")
-    return "\n".join(lines)
+        paragraphs.append("Answer with the land use alone, one word.")
+    return "\n\n".join(paragraphs)
 
 
 def features(

@@ -10,7 +10,6 @@ condition does not hold falls back to the first of the seven, the most tonnes pe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -175,26 +174,22 @@ def _habitat_if(holds: Callable[[Records], bool]) -> Callable[[Records], str]:
     return lambda records: HABITAT if holds(records) else highest_yield(records)
 
 
-HEURISTICS: Mapping[str, Heuristic] = MappingProxyType(
-    {
-        "yield_max": Heuristic(0.85, highest_yield, lambda records: bool(yields_of(records[0]))),
-        "tie_breaker": Heuristic(
-            0.60, tie_breaker, lambda records: len(comparable_crops(records)) > 1
-        ),
-        "zero_belt": Heuristic(0.25, _habitat_if(zero_belt), zero_belt),
-        "neighbour_mean": Heuristic(
-            0.20,
-            neighbour_mean,
-            lambda records: 0 < len(coherent_crops(records)) < len(yields_of(records[0])),
-        ),
-        # Supply comes first: the crop stays where habitat suggests itself.
-        "global_baseline": Heuristic(
-            0.15, highest_yield, lambda records: zero_belt(records) or corridor(records)
-        ),
-        "score": Heuristic(0.10, score, lambda records: bool(yields_of(records[0]))),
-        "corridor": Heuristic(0.08, _habitat_if(corridor), corridor),
-    }
-)
+HEURISTICS: Mapping[str, Heuristic] = {
+    "yield_max": Heuristic(0.85, highest_yield, lambda records: bool(yields_of(records[0]))),
+    "tie_breaker": Heuristic(0.60, tie_breaker, lambda records: len(comparable_crops(records)) > 1),
+    "zero_belt": Heuristic(0.25, _habitat_if(zero_belt), zero_belt),
+    "neighbour_mean": Heuristic(
+        0.20,
+        neighbour_mean,
+        lambda records: 0 < len(coherent_crops(records)) < len(yields_of(records[0])),
+    ),
+    # Supply comes first: the crop stays where habitat suggests itself.
+    "global_baseline": Heuristic(
+        0.15, highest_yield, lambda records: zero_belt(records) or corridor(records)
+    ),
+    "score": Heuristic(0.10, score, lambda records: bool(yields_of(records[0]))),
+    "corridor": Heuristic(0.08, _habitat_if(corridor), corridor),
+}
 
 
 def flow(records: Records) -> Flow:

@@ -232,10 +232,10 @@ def read_landscape(path: str | Path, islands: str = "error", tolerance: float = 
     check_name("choice of islands", islands, ("error", "keep"))
     path = Path(path)
     try:
-        try:
-            parcels = gpd.read_file(path)
-        except Exception as error:  # GDAL, SQLite, JSON: each has its own
-            raise CasebookError(f"this cannot be read as a map: {str(error)[:200]}") from error
+        parcels = gpd.read_file(path)
+    except Exception as error:  # GDAL, SQLite, JSON: each has its own
+        raise CasebookError(f"{path}: this cannot be read as a map: {str(error)[:200]}") from None
+    try:
         if not isinstance(parcels, gpd.GeoDataFrame) or parcels.empty:
             raise CasebookError("there are no parcels: every row needs a polygon")
         _check_columns(parcels)

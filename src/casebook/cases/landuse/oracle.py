@@ -132,11 +132,8 @@ def reference_labels(landscape: Landscape) -> list[str]:
     grown = (yields > 0).sum(axis=0)
     mean = yields.sum(axis=0) / np.maximum(grown, 1)
     relative = yields / np.where(grown > 0, mean, 1)
-    best = relative.argmax(axis=1)
-    return [
-        HABITAT if is_habitat else CROPS[k]
-        for is_habitat, k in zip(landscape.habitat, best, strict=True)
-    ]
+    best = np.array(CROPS)[relative.argmax(axis=1)]
+    return np.where(landscape.habitat, HABITAT, best).tolist()
 
 
 def iic(landscape: Landscape, labels: Labels) -> float:

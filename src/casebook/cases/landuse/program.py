@@ -58,7 +58,7 @@ class Program:
 
     def __init__(self, landscape, floors, connectivity_weight, yield_weight, budget, deadline):
         self.landscape, self.floors, self.deadline = landscape, floors, deadline
-        self.connectivity_weight, self.yield_weight = connectivity_weight, yield_weight
+        self.yield_weight = yield_weight
         self.pairs, weight = border_weights(landscape)
         self.weight = connectivity_weight * weight
         self.free = landscape.decidable

@@ -68,13 +68,8 @@ def accepted(answer: Any) -> frozenset[str]:
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     """The grade of one completion; `answer` lists the accepted labels, as in `"corn|oat"`.
 
-    Takes any completion and any answer and never raises for them; time is linear in the
-    completion's length.
-
-    Args:
-        completion: a string or a list of messages; anything else is an empty completion.
-        answer: labels joined by a bar, in any case; where there are none, nothing is correct.
-        variant: one of `VARIANTS`; for `"label"` a label alone is well formed.
+    For the variant `"label"` a label alone is well formed. Takes any input, as `Case` says, in time
+    linear in the completion's length.
 
     >>> grade("<think>corn 8, oat 7</think><answer>oat</answer>", "corn|oat")
     Grade(well_formed=True, answer='oat', correct=True)

@@ -89,7 +89,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
         where the set names none), `source` (`generated`, `folder` or `hub`) and `unique_id`.
 
     Raises:
-        CasebookError: unknown split, profile or variant, or the real problems cannot be had.
+        CasebookError: the real problems cannot be had.
     """
     from datasets import Dataset
 
@@ -273,16 +273,7 @@ def cut_left(text: str, tokens: int) -> str:
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from training problems.
 
-    Skills come in the shares of `SKILLS`. Where `ends` is false, the completion breaks off: no
-    end-of-sequence token belongs after it.
-
-    Args:
-        seed: decides problems, skills and guesses.
-        without: skills to leave out; the others of the same prompt share what they had.
-
-    Raises:
-        UnknownName: `without` names no skill.
-        CasebookError: `without` names all skills of a prompt.
+    `Case` says what the arguments do.
     """
     check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)
@@ -332,11 +323,7 @@ def _formed(thought: str, answer: str) -> str:
 def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
     r"""The completion the oracle would write: what a supervised control is taught.
 
-    `row` needs `answer` and `solution`.
-
-    Raises:
-        UnknownName: unknown variant.
-        CasebookError: the row has no worked solution.
+    `row` needs `answer` and `solution`; without a worked solution it is a `CasebookError`.
 
     >>> reference({"answer": "5", "solution": "3x=15\nx=5\n\\boxed{5}"})
     '<think>\n3x=15\nx=5\n</think>\n\\boxed{5}'

@@ -49,16 +49,8 @@ _CLOSING = re.compile(r"\s*\}(?:\s|\\[)\]]|[$.])*")  # the box's own brace, and 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     r"""The grade of one completion; `answer` is the reference answer, LaTeX without a box.
 
-    Takes any completion and any answer and never raises for them. Reading is linear in the
-    completion's length, and a comparison takes `verify.TIMEOUT` seconds at most.
-
-    Args:
-        completion: a string or a list of messages; anything else is an empty completion.
-        answer: for anything but a string no completion is correct.
-        variant: one of `VARIANTS`; for `"answer"` an answer alone is well formed.
-
-    Raises:
-        UnknownName: unknown variant.
+    For the variant `"answer"` an answer alone is well formed. Takes any input, as `Case` says:
+    reading is linear in the completion's length, and a comparison takes `verify.TIMEOUT` seconds.
 
     >>> grade(r"<think>1/4 + 1/2</think> \boxed{0.75}", r"\frac{3}{4}")
     Grade(well_formed=True, answer='0.75', correct=True)

@@ -20,15 +20,6 @@ from itertools import product
 from math import gcd
 from typing import NamedTuple
 
-LEVELS = (1, 2, 3, 4, 5)
-SUBJECTS = (
-    "Prealgebra",
-    "Algebra",
-    "Intermediate Algebra",
-    "Number Theory",
-    "Counting & Probability",
-    "Geometry",
-)
 SHARES = {"test": 0.29, "validation": 0.08, "train": 0.63}  # of every family's problems
 LARGEST = 60  # of sums; some products of the times tables are larger
 LARGEST_SHARE = 0.2  # of a split's rows from one family, so that none outweighs the others
@@ -42,7 +33,7 @@ class Problem(NamedTuple):
     text: str  # what is asked, LaTeX between dollars
     gold: str  # the answer in the one form MATH would print
     subject: str
-    level: int  # by how much has to be worked out
+    level: int  # 1 to 5, by how much has to be worked out
     work: tuple[str, ...]  # the lines of the careful working
     other: tuple[str, ...]  # further forms of the answer, each equivalent to `gold`
     calculation: str  # one that ends in the answer, as some write it into the box

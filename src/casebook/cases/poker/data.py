@@ -76,9 +76,6 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
             high cards (the source's first version), and `label-source`, hands in the order that
             rejection sampling keeps them (its later evaluation, which scores the first 200). By
             default `label` for `smol`, else `reason`.
-
-    Raises:
-        CasebookError: unknown split, profile or variant.
     """
     from datasets import Dataset
 
@@ -190,16 +187,7 @@ def trace(hand: str) -> str:
 def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The nano corpus: endless `prompt`, `completion`, `skill`, `ends`, from the train pool only.
 
-    Classes are balanced and skills come in the shares of `SKILLS`. Where `ends` is false, the
-    completion breaks off: no end-of-sequence token belongs after it.
-
-    Args:
-        seed: decides hands, skills and guesses.
-        without: skills to leave out; the others of the same prompt share what they had.
-
-    Raises:
-        UnknownName: `without` names no skill.
-        CasebookError: `without` names all skills of a prompt.
+    Classes are balanced. `Case` says what the arguments do.
     """
     check_skills(SKILLS, without)
     rng = np.random.default_rng(seed)

@@ -85,18 +85,10 @@ def extract_label(text: Any, variant: str | None = None) -> str | None:
 
 
 def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
-    """The grade of one completion; `answer` is the right label.
+    """The grade of one completion; `answer` is the right label, in any case.
 
-    Takes any completion and any answer and never raises for them; time is linear in the
-    completion's length.
-
-    Args:
-        completion: a string or a list of messages; anything else is an empty completion.
-        answer: one of `LABELS`, in any case; for anything else no completion is correct.
-        variant: which form is well formed: `"reason"` (also `None`), or a label alone.
-
-    Raises:
-        UnknownName: unknown variant.
+    `variant` decides the form: `"reason"` (also `None`), or a label alone. Takes any input, as
+    `Case` says, in time linear in the completion's length.
 
     >>> grade("<think>2 2 9 9 K</think><answer>two pair</answer>", "two pair")
     Grade(well_formed=True, answer='two pair', correct=True)

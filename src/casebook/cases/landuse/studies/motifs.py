@@ -156,8 +156,6 @@ def tags(text: Any) -> frozenset[str]:
     )
 
 
-# --- the order of a reasoning text ---
-
 _CLOSED = re.compile(r"</think>\s*<answer>")
 _STEPS: Mapping[str, tuple[str, ...]] = {
     "parse": (rf"{_CROP}.{{0,20}}\d", rf"{_CROP}.{{0,60}}{_CROP}|\bcentral\b|{_NEAR}"),
@@ -209,9 +207,6 @@ def _in_order(chain: Sequence[str], at: Mapping[str, Sequence[int]]) -> bool:
         if reached < 0:
             return False
     return True
-
-
-# --- how good the tagger is ---
 
 
 def read_labelled() -> pd.DataFrame:

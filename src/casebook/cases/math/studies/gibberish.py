@@ -232,24 +232,6 @@ def known_ngrams(case: str, n: int) -> frozenset[tuple[str, ...]]:
     return ngrams((row["prompt"] + row["completion"] for row in rows), n)
 
 
-def of_texts(written: pd.DataFrame, known: Mapping[int, frozenset]) -> dict[str, float]:
-    """The signs that texts alone give, by name, over the completions of one step.
-
-    Args:
-        written: at least `completion` and `extracted` (the answer read, or none).
-        known: n -> known n-grams, for 1 and 2.
-    """
-    texts = written["completion"].tolist()
-    return {
-        "repetition": float(repetition(texts).mean()),
-        "one text": one_text(texts),
-        "unknown words": float(unseen(texts, known[1]).mean()),
-        "unknown pairs": float(unseen(texts, known[2]).mean()),
-        "broken LaTeX": float(broken_latex(texts).mean()),
-        "no answer": float(written["extracted"].isna().mean()),
-    }
-
-
 def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) -> pd.DataFrame:
     """All signs of a run: a row for each step at which anything is known, NaN for the rest.
 
@@ -266,10 +248,18 @@ def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) 
     measured = run.validation().set_index("step").rename(columns=held_out)
     rows = {}
     for step, written in run.completions().groupby("step"):
-        rows[step] = of_texts(written, known)
+        texts = written["completion"].tolist()
+        rows[step] = {
+            "repetition": float(repetition(texts).mean()),
+            "one text": one_text(texts),
+            "unknown words": float(unseen(texts, known[1]).mean()),
+            "unknown pairs": float(unseen(texts, known[2]).mean()),
+            "broken LaTeX": float(broken_latex(texts).mean()),
+            "no answer": float(written["extracted"].isna().mean()),
+        }
         if base:
-            prompts, texts = written["prompt"].tolist(), written["completion"].tolist()
-            scored = surprise(*base, prompts, texts, (~written["truncated"]).tolist())
+            ended = (~written["truncated"]).tolist()
+            scored = surprise(*base, written["prompt"].tolist(), texts, ended)
             rows[step]["surprise of base"] = float(np.nanmean(scored))
     read = pd.DataFrame.from_dict(rows, orient="index")
     parts = (logged.filter(list(LOGGED.values())), measured.filter(list(held_out.values())), read)
