@@ -25,10 +25,9 @@ Reward = Callable[..., list[float]]
 
 
 def part(name: str, score: Callable[..., float], *needed: str) -> Reward:
-    """The reward called `name`: `score(text, *values)` for the text of each completion.
+    """The reward called `name`: `score(text, *values)` for each completion's text.
 
-    `values` are what its row holds in the `needed` columns; rows without one are a
-    `CasebookError`.
+    `values` are its row's in the `needed` columns, which are a `CasebookError` where missing.
 
     >>> part("same", lambda text, answer: text == answer, "answer")(["5", "6"], answer=["5", "5"])
     [1.0, 0.0]
@@ -75,12 +74,8 @@ def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:
       There each tag needs a line of its own, and exactly one.
 
     As there, a completion fails whose opening `<think>` the chat template put into the prompt.
-
-    Args:
-        tags: the names, without brackets, in the order the blocks must come.
-
-    Raises:
-        CasebookError: `tags` is not a list of distinct names.
+    `tags` are distinct names without brackets, in the order the blocks must come; else it is a
+    `CasebookError`.
 
     >>> tag_format()(["<think>2 2 9</think><answer>one pair</answer>", "one pair"])
     [1.0, 0.0]
@@ -103,13 +98,8 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward
     Yeo et al. 2025, arXiv 2502.03373, appendix C.2), its blind spot included: one word repeated
     without spaces is one word.
 
-    Args:
-        ngram_size: words in an n-gram, at least 1.
-        max_penalty: the bound, zero or negative.
-
-    Raises:
-        CasebookError: `ngram_size` is not a positive integer, or `max_penalty` is positive or
-            not a number.
+    `ngram_size` is a whole number of words from 1, and `max_penalty`, the bound, zero or negative;
+    else it is a `CasebookError`.
 
     >>> repetition_penalty(2, -1.0)(["a a a a a", "a b c d e"])
     [-0.75, 0.0]
