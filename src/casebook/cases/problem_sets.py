@@ -105,10 +105,7 @@ def available(name: str, split: str | None = None) -> bool:
 
 
 def read(
-    name: str,
-    split: str,
-    source: str | None = None,
-    data_dir: str | os.PathLike | None = None,
+    name: str, split: str, source: str | None = None, data_dir: str | os.PathLike | None = None
 ) -> pd.DataFrame:
     """The problems of one split, checked.
 

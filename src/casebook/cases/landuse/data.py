@@ -171,9 +171,6 @@ def rows(
     Returns:
         `prompt`, `answer` (labels that count at 2 %), `answer_0`, `answer_5`, `plan_label`,
         `landscape`, `parcel`, `values`, `objective`.
-
-    Raises:
-        CasebookError: unknown profile or variant.
     """
     from datasets import Dataset
 
@@ -274,17 +271,13 @@ def _order(position: str) -> tuple[int, ...]:
 def records(
     parcels: "pd.DataFrame | Surveys", i: int, order: int = 2, variant: str | None = None
 ) -> list[dict[str, Any]]:
-    """What the source's prompt lists: one dict for the parcel, and one for each neighbour.
+    """What the source's prompt lists: one dict for parcel `i` of a table, and one a neighbour.
 
-    The parcel comes first, as `central`. A second-order neighbour is named by the direction to the
-    nearest first-order one, `>`, and the direction from there; the source's code joins both by
-    the hyphen that also stands inside `north-east`, which cannot be read back.
-
-    Args:
-        parcels: from `table` or `pool`, or its `Surveys`.
-        i: position of the parcel in the table.
-        order: 1, the neighbours that touch it (eight at most), or 2, their neighbours as well.
-        variant: see `rows`.
+    The parcel comes first, as `central`. At `order` 1 follow the neighbours that touch it (eight at
+    most), at 2 their neighbours as well; for `variant` see `rows`. A second-order neighbour is
+    named by the direction to the nearest first-order one, `>`, and the direction from there; the
+    source's code joins both by the hyphen that also stands inside `north-east`, which cannot be
+    read back.
     """
     surveys = parcels if isinstance(parcels, Surveys) else surveys_of(parcels)
     return [
@@ -378,20 +371,13 @@ def source_prompt(
 
 
 def features(
-    parcels: pd.DataFrame,
-    prices: bool = False,
-    deciles: bool = False,
-    variant: str | None = None,
+    parcels: pd.DataFrame, prices: bool = False, deciles: bool = False, variant: str | None = None
 ) -> pd.DataFrame:
-    """What a tree is told: one row for each decidable parcel, in the order of the table.
+    """What a tree is told: one row for each decidable parcel of a table, in its order.
 
-    The eight neighbours go by direction, NaN where there is none.
-
-    Args:
-        parcels: from `table` or `pool`.
-        prices: also the crops' shadow prices as in the prompt.
-        deciles: yields as the compact prompt gives them instead of t/ha.
-        variant: `shuffled` or `rotated` neighbours.
+    The eight neighbours go by direction, NaN where there is none; `variant` may have them
+    `shuffled` or `rotated`. With `prices` the crops' shadow prices are told, too, as in the prompt,
+    and with `deciles` yields as in the compact prompt instead of t/ha.
     """
     surveys = surveys_of(parcels)
     yields = np.where(surveys.deciles < 0, np.nan, surveys.deciles) if deciles else surveys.yields

@@ -8,17 +8,7 @@ from scipy.stats import binom
 
 from casebook.cases.poker.oracle import CATEGORIES, FREQUENCIES, LABELS, RANKS
 from casebook.cases.poker.rewards import CLASS_WEIGHTS
-from casebook.exercises import (
-    MANY,
-    Attempt,
-    Wrong,
-    close,
-    exercise,
-    is_whole,
-    numbers,
-    same,
-    show,
-)
+from casebook.exercises import MANY, Attempt, Wrong, close, exercise, is_whole, numbers, same, show
 from casebook.rewards import attacks
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
