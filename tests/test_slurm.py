@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,10 @@ def parsed(words):
     return group.commands[name].make_context(name, rest).params
 
 
-@pytest.mark.parametrize("line", (SLURM / "sweep.txt").read_text().splitlines())
+PLANS = [(SLURM / f"{name}.txt").read_text().splitlines() for name in ("sweep", "sweep_gpu")]
+
+
+@pytest.mark.parametrize("line", sum(PLANS, []))
 def test_each_line_of_the_plan_is_a_command_with_arms_that_there_are(line):
     words = line.split()
     options = parsed(words)
@@ -94,6 +98,29 @@ def test_a_configuration_of_trl_is_named_and_the_nodes_meet(name, cluster, monke
     from accelerate.commands.launch import launch_command_parser
 
     assert launch_command_parser().parse_args(words[2:]).training_script == "casebook.cli"
+
+
+def test_with_a_server_the_last_node_serves_and_the_others_learn(cluster, monkeypatch):
+    (cluster / "bin" / "scontrol").write_text("#!/bin/bash\nprintf 'node7\\nnode8\\n'\n")
+    (cluster / "bin" / "srun").write_text('#!/bin/bash\nprintf "%s\\n" srun "$@" >>"$CALLS"\n')
+    monkeypatch.setenv("SERVER_MODEL", "Qwen/Qwen2.5-3B-Instruct")
+    (cluster / "slurm").mkdir()
+    (cluster / "slurm" / "train.sbatch").symlink_to(SLURM / "train.sbatch")
+    (cluster / "slurm" / "site.sh").write_text("container=(apptainer exec --nv image.sif)\n")
+    assert submitted(SLURM / "train_with_server.sbatch", "runs/x", *OPTIONS).returncode == 0
+    calls = cluster / "calls"  # the server's step is started in the background
+    while len(steps := calls.read_text().split("srun\n")[1:]) < 2:
+        time.sleep(0.1)
+    serving, learning = sorted((step.splitlines() for step in steps), key=len)
+    assert "--nodelist=node8" in serving
+    assert value_of(serving, "vllm-serve") == "--model"
+    assert value_of(serving, "--data_parallel_size") == "4"
+    assert {"--nodes=1", "--ntasks=1", "--exclude=node8"} <= set(learning)
+    assert value_of(learning, "--num_processes") == "4"
+    for words in (serving, learning):
+        assert words[words.index("apptainer") : words.index("apptainer") + 4][-1] == "image.sif"
+    changed = parsed(learning[learning.index("casebook.cli") + 1 :])["setting"]
+    assert {"use_vllm=true", "vllm_mode=server", "vllm_server_host=node8"} <= set(changed)
 
 
 @pytest.mark.parametrize("words", [["runs/x"], ["--config", "configs/poker/nano.yaml"]])
