@@ -29,10 +29,10 @@ def parsed(words):
     return group.commands[name].make_context(name, rest).params
 
 
-PLANS = [(SLURM / f"{name}.txt").read_text().splitlines() for name in ("sweep", "sweep_gpu")]
+PLANNED = (SLURM / "sweep.txt").read_text() + (SLURM / "sweep_gpu.txt").read_text()
 
 
-@pytest.mark.parametrize("line", sum(PLANS, []))
+@pytest.mark.parametrize("line", PLANNED.splitlines())
 def test_each_line_of_the_plan_is_a_command_with_arms_that_there_are(line):
     words = line.split()
     options = parsed(words)
