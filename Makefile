@@ -52,6 +52,7 @@ help:
 	@echo 'make tables      what README.md and docs/hardware.md show of the records'
 	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
+	@echo 'make colab       casebook-CASE.zip, under 10 MB, for Colab without a public address'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
 	@echo 'make clean       remove the environments and reports/, keep runs/ and models/'
 	@echo
@@ -146,6 +147,15 @@ $(UNSLOTH_INSTALLED): $(INSTALLED) requirements-gpu-cu12.txt
 	@.venv/bin/python -m pip --python .venv-unsloth/bin/python install -q --no-compile --no-deps \
 		$$(grep '^unsloth' requirements-gpu-cu12.txt)
 	@touch $@
+
+# What a notebook needs on Colab, for each case: the package, the records, its embedded model.
+.PHONY: colab
+colab:
+	for case in $(CASES); do \
+		git archive --format=zip --prefix=casebook/ --output casebook-$$case.zip HEAD \
+			src configs notebooks results data/README.md data/landuse data/math \
+			":(glob)data/nano/$$case/*" README.md pyproject.toml ':(glob)requirements*.txt'; \
+	done; ls -l casebook-*.zip
 
 environment.yml: requirements.txt
 	@{ echo '# Written by `make environment.yml` from requirements.txt; change the pins there.'; \

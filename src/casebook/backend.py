@@ -46,6 +46,8 @@ def choose_backend(profile: str) -> str:
                 f"call casebook.backend.choose_backend({profile!r}) before anything else"
             )
         os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
+        if profile.startswith("a100") and find_spec("vllm"):  # it sleeps while the policy learns
+            os.environ.setdefault("UNSLOTH_VLLM_STANDBY", "1")
         import_module("unsloth")
     _chosen = backend
     return backend

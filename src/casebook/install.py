@@ -24,7 +24,9 @@ LOADED = ("numpy", "pandas", "pyarrow", "PIL", "torch", "transformers", "dataset
 LIGHT = ("datasets",)
 TRAINING = ("accelerate", "datasets", "peft", "transformers", "trl")
 OF_UNSLOTH = ("unsloth", "unsloth-zoo", "bitsandbytes")
-VLLM_FROM = 8.0  # compute capability; a T4 has 7.5, and no vLLM since 0.12 runs on it
+# Compute capability. A T4 has 7.5: not tried here, and Unsloth's own notebooks have an older vLLM
+# there; whoever sets this variable tries the pinned one.
+VLLM_FROM, TRY_VLLM = 8.0, "CASEBOOK_TRY_VLLM"
 
 
 def install(kind: str, extras: Sequence[str] = ()) -> None:
@@ -82,18 +84,18 @@ def _install_for_training(chosen: Sequence[str], keep: Sequence[str]) -> None:
         subprocess.run([*PIP, "uninstall", "-y", "vllm"], capture_output=True)
         _say(f"vLLM was taken out again, since it does not load here: {fault}.")
         return
-    os.environ["UNSLOTH_VLLM_STANDBY"] = "1"  # it sleeps while the policy learns
-    _say(f"vLLM loads: {why}; a100's rollouts use it.")
+    _say(f"vLLM loads: {why}; rollouts use it where fast_inference is true, as in a100.")
 
 
 def vllm_for(capability: float, torch: str) -> tuple[list[str], str]:
     """The requirements of vLLM that fit a GPU and a torch, none if none do; and why.
 
     >>> vllm_for(7.5, "2.11.0+cu128")
-    ([], 'it needs compute capability 8.0, and this GPU has 7.5')
+    ([], 'below compute capability 8.0 it was not tried, CASEBOOK_TRY_VLLM=1 does, and here is 7.5')
     """
-    if capability < VLLM_FROM:
-        return [], f"it needs compute capability {VLLM_FROM}, and this GPU has {capability}"
+    if capability < VLLM_FROM and not os.environ.get(TRY_VLLM):
+        said = f"below compute capability {VLLM_FROM} it was not tried, {TRY_VLLM}=1 does"
+        return [], f"{said}, and here is {capability}"
     built = []
     for cuda in ("cu12", "cu13"):
         pins = pins_of(f"requirements-gpu-{cuda}.txt")

@@ -6,24 +6,25 @@ from pathlib import Path
 import nbformat
 
 from casebook import __version__, paths
+from casebook.case import known_cases
 from casebook.site.normalise import write_notebook
 from casebook.site.notebooks import group_of, stage_of
 
 # After a restart the checkout is there already, and the folder is Colab's own again.
 _INSTALL = """\
 # On Colab: fetch the casebook and install what Colab lacks ({time}).
-# It may be run again, also after a restart. Anywhere else it does nothing.
+# It may ask for one restart: run it again then. Anywhere else it does nothing.
 import sys
 
 if "google.colab" in sys.modules:
     import os
     import subprocess
+    from glob import glob
 
-    if os.path.isdir("casebook/src/casebook"):
-        os.chdir("casebook")
-    elif not os.path.isdir("src/casebook"):
+    if not os.path.isdir("src/casebook"):
+        if not glob("*casebook*/src/casebook"):
 {fetch}
-        os.chdir("casebook")
+        os.chdir(glob("*casebook*/src/casebook")[0] + "/../..")
     if os.path.abspath("src") not in sys.path:
         sys.path.insert(0, os.path.abspath("src"))  # a running kernel does not see -e
     from casebook.install import install
@@ -31,16 +32,28 @@ if "google.colab" in sys.modules:
     install({arguments})"""
 
 _CLONE = """\
-        repository = "{address}"
-        tag = "--branch=v{version}"
-        clone = ["git", "clone", "-q", "--depth=1", tag, repository, "casebook"]
-        subprocess.check_call(clone)"""
+            repository = "{address}"
+            tag = "--branch=v{version}"
+            clone = ["git", "clone", "-q", "--depth=1", tag, repository, "casebook"]
+            subprocess.check_call(clone)"""
 
+# What was uploaded once stays on Drive.
 _UNPACK = """\
-        if not os.path.exists("casebook.zip"):
-            print("Upload casebook.zip (Files, on the left), then run this cell again.")
-            sys.exit("Make it by: git archive --format=zip --output casebook.zip HEAD")
-        subprocess.check_call(["unzip", "-qo", "casebook.zip", "-d", "casebook"])"""
+            import shutil
+            from google.colab import drive
+
+            try:
+                drive.mount(os.path.abspath("drive"))
+            except ValueError:
+                print("Without Drive the file has to be uploaded each time.")
+            files = glob("*casebook*.zip") + glob("drive/MyDrive/*casebook*.zip")
+            if not files:
+                print("Upload casebook-{case}.zip (Files, on the left), then run this again.")
+                sys.exit("`make colab` makes it; GitHub's Download ZIP will do, too.")
+            file = min(files, key=lambda name: "-{case}." not in name)
+            subprocess.check_call(["unzip", "-qo", file])
+            if os.path.isdir("drive/MyDrive") and not file.startswith("drive"):
+                shutil.copy(file, "drive/MyDrive")"""
 
 
 def variant_of(notebook: Path) -> str:
@@ -55,8 +68,9 @@ def variant_of(notebook: Path) -> str:
 def install_cell(variant: str, case: str | None = None) -> str:
     """The first code cell of every notebook: on Colab it installs, elsewhere it does nothing.
 
-    It clones the release, or unpacks an uploaded `casebook.zip` as long as no public address is
-    configured; `casebook.install` does the rest, for `light` or `train`, with the extra of a case.
+    It clones the release or, as long as no public address is configured, unpacks the file of `make
+    colab` or GitHub's own zip, from Drive or just uploaded; `casebook.install` does the rest, for
+    `light` or `train`, with the extra of a case.
     """
     light = variant == "light"
     optional = paths.project()["project"]["optional-dependencies"]
@@ -64,7 +78,9 @@ def install_cell(variant: str, case: str | None = None) -> str:
     address = paths.repository()
     return _INSTALL.format(
         time="1 min" if light else "2 min, T4 4, A100 8",
-        fetch=_CLONE.format(address=address, version=__version__) if address else _UNPACK,
+        fetch=_CLONE.format(address=address, version=__version__)
+        if address
+        else _UNPACK.format(case=case if case in known_cases() else "poker"),
         arguments=f'"{variant}"' + (f", {json.dumps(extras)}" if extras else ""),
     )
 
