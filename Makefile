@@ -153,7 +153,7 @@ $(UNSLOTH_INSTALLED): $(INSTALLED) requirements-gpu-cu12.txt
 colab:
 	for case in $(CASES); do \
 		git archive --format=zip --prefix=casebook/ --output casebook-$$case.zip HEAD \
-			src configs notebooks results data/README.md data/landuse data/math \
+			src configs results data/README.md data/landuse data/math \
 			":(glob)data/nano/$$case/*" README.md pyproject.toml ':(glob)requirements*.txt'; \
 	done; ls -l casebook-*.zip
 
