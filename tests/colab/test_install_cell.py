@@ -21,7 +21,8 @@ IMAGE = yaml.safe_load((HERE / "image.yaml").read_text())
 # Unsloth is installed without its requirements; that some are missing does not stop it.
 UNSLOTH = re.compile(r"unsloth(-zoo)? \S+ requires (.*: None|certifi\b.*)")
 
-ARCHIVE = ("archive", "--format=zip", "--output", "casebook.zip", "HEAD")
+# As `make colab` and GitHub's button make it: all below one folder.
+ARCHIVE = ("archive", "--format=zip", "--prefix={}/", "--output", "{}.zip", "HEAD")
 
 pytestmark = pytest.mark.heavy
 
@@ -29,11 +30,11 @@ pytestmark = pytest.mark.heavy
 class Machine:
     """A pretended Colab machine whose kernel can be started, restarted and asked."""
 
-    def __init__(self, folder: Path, capability: str, torch: str) -> None:
+    def __init__(self, folder: Path, capability: str, torch: str, drive: str = "") -> None:
         from jupyter_client import KernelManager
 
         self.content, self.state = folder / "content", folder / "machine"
-        self.content.mkdir()
+        self.content.mkdir(parents=True)
         self.state.mkdir()
         installed = IMAGE["packages"] | {"torch": torch}
         (self.state / "installed.json").write_text(json.dumps(installed))
@@ -46,6 +47,7 @@ class Machine:
             "PYTHONPATH": f"{HERE / 'machine'}:{self.state / 'modules'}",
             "PRETENDED_MACHINE": str(self.state),
             "PRETENDED_CAPABILITY": capability,
+            "PRETENDED_DRIVE": drive,
         }
         self.manager = KernelManager(kernel_name="python3")
         self.manager.start_kernel(env=self.environment, cwd=str(self.content))
@@ -93,22 +95,29 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory, copy_checkout):
-    """casebook.zip, as the README tells people to make it, of the files as they are."""
+    """`archive(name)`: a zip of the files as they are, below a folder of that name."""
     folder = tmp_path_factory.mktemp("archive")
     but = ("results/", "figures/", "notebooks/", "docs/", "tests/")
-    copy_checkout.git(copy_checkout(folder, *but), *ARCHIVE)
-    return folder / "casebook.zip"
+    repository = copy_checkout(folder, *but)
+
+    def make(name: str) -> Path:
+        copy_checkout.git(repository, *(word.format(name) for word in ARCHIVE))
+        return folder / f"{name}.zip"
+
+    return make
 
 
 @pytest.fixture
 def machine(tmp_path, archive):
-    """`machine(capability, torch)`: a machine with the zip uploaded."""
+    """`machine(capability, torch)`: a machine, with a zip uploaded where its name is given."""
     started = []
 
-    def start(capability: str = "", torch: str = IMAGE["packages"]["torch"]) -> Machine:
-        started.append(Machine(tmp_path, capability, torch))
-        shutil.copy(archive, started[0].content)
-        return started[0]
+    def start(capability="", torch=IMAGE["packages"]["torch"], upload="casebook", drive=""):
+        folder = tmp_path / f"machine{len(started)}"
+        started.append(Machine(folder, capability, torch, drive))
+        if upload:
+            shutil.copy(archive(upload), started[-1].content)
+        return started[-1]
 
     yield start
     for one in started:
@@ -163,3 +172,21 @@ def test_a_kernel_that_holds_an_older_library_is_told_to_restart(machine):
         colab.run(cell)
     colab.restart()
     colab.run(cell)
+
+
+def test_a_zip_of_githubs_button_is_uploaded_once_and_kept_on_drive(machine, tmp_path):
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    cell = install_cell("light")
+    first = machine(upload="casebook-main", drive=str(drive))
+    first.run(cell)
+    assert first.run(WHERE).split()[0] == str(first.content / "casebook-main")
+    assert [file.name for file in drive.iterdir()] == ["casebook-main.zip"]
+    second = machine(upload=None, drive=str(drive))
+    second.run(cell)
+    assert second.run(WHERE).split()[0] == str(second.content / "casebook-main")
+
+
+def test_without_a_file_the_cell_says_where_one_comes_from(machine):
+    with pytest.raises(AssertionError, match=r"make colab.*Download ZIP"):
+        machine(upload=None).run(install_cell("light", "gsm8k"))

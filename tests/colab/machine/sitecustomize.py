@@ -8,7 +8,20 @@ import sys
 import types
 from pathlib import Path
 
-sys.modules["google.colab"] = types.ModuleType("google.colab")
+colab = sys.modules["google.colab"] = types.ModuleType("google.colab")
+# Drive outlives the machine; whoever has none refuses to have it mounted.
+DRIVE = os.environ.get("PRETENDED_DRIVE")
+
+
+def mount(folder: str) -> None:
+    if not DRIVE:
+        raise ValueError("mount failed")
+    Path(folder).mkdir(exist_ok=True)
+    if not Path(folder, "MyDrive").exists():
+        Path(folder, "MyDrive").symlink_to(DRIVE)
+
+
+colab.drive = types.SimpleNamespace(mount=mount)
 
 INSTALLED = Path(os.environ["PRETENDED_MACHINE"]) / "installed.json"
 _version = importlib.metadata.version
