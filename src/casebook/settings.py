@@ -226,6 +226,7 @@ FIELDS: dict[str, Field] = {
     "max_grad_norm": AMOUNT._replace(marks="plain"),
     "gradient_checkpointing": FLAG._replace(marks="needed"),
     "gradient_checkpointing_kwargs": MAPPING,
+    "use_gradient_checkpointing": _word("unsloth", own=None, plain=None),
     "use_cpu": FLAG._replace(marks="card"),
     "bf16": FLAG._replace(plain=False),
     "fp16": FLAG._replace(plain=False),

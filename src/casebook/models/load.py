@@ -123,13 +123,15 @@ def load_policy(
     settings = settings or read_settings(case, profile)
     model, tokenizer = _load(settings)
     if settings["use_peft"]:
+        own = settings.get("use_gradient_checkpointing")  # Unsloth's, which moves it to the CPU
+        checkpointing = own or settings["gradient_checkpointing"]
         model = FastLanguageModel.get_peft_model(
             model,
             r=settings["lora_r"],
             lora_alpha=settings["lora_alpha"],
             lora_dropout=settings["lora_dropout"],
             target_modules=settings["lora_target_modules"],
-            use_gradient_checkpointing=settings["gradient_checkpointing"],
+            use_gradient_checkpointing=checkpointing,
             random_state=seed,
         )
         engine.remember(model)
@@ -174,6 +176,7 @@ def base_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     names = ("max_seq_length", "load_in_4bit", "fast_inference", "attn_implementation")
     arguments = {name: settings[name] for name in names if name in settings} | {
         "model_name": model_source(settings["model_name_or_path"]),
+        "use_exact_model_name": True,  # else Unsloth loads a repository of its own choice
         "dtype": getattr(torch, settings["dtype"]),  # Unsloth does not take every name of one
         "full_finetuning": not settings["use_peft"],
     }

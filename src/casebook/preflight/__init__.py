@@ -16,7 +16,7 @@ from casebook.backend import choose_backend
 from casebook.case import CasebookError, load_case
 from casebook.models import model_source
 from casebook.preflight import estimate
-from casebook.preflight.checks import FAILS, OK, check_all
+from casebook.preflight.checks import FAILS, OK, ask_the_hub_once, check_all
 from casebook.preflight.sizes import GIB, Shape, machine_for, shape_of
 from casebook.settings import checked
 
@@ -53,6 +53,7 @@ def preflight(
         raise CasebookError("--measure runs the training here: leave --gpu out")
     if measure:
         choose_backend(settings["profile"])  # before transformers, which a tokenizer needs
+    ask_the_hub_once()
     machine = machine_for(settings, gpu)
     shape = shape_of(settings["model_name_or_path"])
     looked = [check._asdict() for check in check_all(settings, machine, not gpu, shape)]

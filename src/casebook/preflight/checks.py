@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from huggingface_hub import try_to_load_from_cache
+from huggingface_hub import constants, get_session, try_to_load_from_cache
 
 from casebook import paths
 from casebook.case import CasebookError, load_case
@@ -33,6 +33,14 @@ class Check(NamedTuple):
     name: str
     state: str
     said: str
+
+
+def ask_the_hub_once() -> None:
+    """Where the hub does not answer, take it as offline: its library would ask again for minutes."""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=3)
+    except Exception:  # of httpx, of the system, or its own refusal while it is offline
+        constants.HF_HUB_OFFLINE = True
 
 
 def check_all(
@@ -64,8 +72,8 @@ def capability(settings: Mapping[str, Any], machine: Machine) -> Iterator[Check]
         said = f"{machine.name} has no bf16: dtype float16 with fp16 true is what it takes"
         yield Check("bf16", FAILS, said)
     if (settings["fast_inference"] or settings.get("use_vllm")) and not machine.vllm:
-        said = f"it was not tried on {machine.name}: fast_inference and use_vllm false"
-        yield Check("vLLM", FAILS, said)
+        said = f"not tried here on {machine.name}; Unsloth's notebooks do, with an older one"
+        yield Check("vLLM", NOTE, said)
     wanted = [name for name in ("load_in_4bit", "fast_inference") if settings[name]]
     if wanted and not unsloth_trains(settings, machine):
         said = f"transformers and PEFT train, and only Unsloth knows {' and '.join(wanted)}"
@@ -127,6 +135,6 @@ def model(name: str, missing: str) -> Check:
         return Check("model", FAILS, str(error))
     if Path(source).is_dir() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return Check("model", OK, f"{source} is here")
-    if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
-        return Check("model", missing, f"{source} is not here, and HF_HUB_OFFLINE forbids to ask")
+    if constants.HF_HUB_OFFLINE:
+        return Check("model", missing, f"{source} is not here, and the hub does not answer")
     return Check("model", NOTE, f"{source} is not here: it is fetched from the hub")

@@ -32,9 +32,11 @@ NF4 = 0.5 + 0.127 / 8
 MOMENTS = {"sgd": 0, "adamw_8bit": 2, "paged_adamw_8bit": 2}
 VLLM_OVERHEAD = 3 * GIB // 2  # activations and CUDA graphs inside vLLM's reserve
 FRAGMENTS = 0.08  # of what comes and goes: blocks that the allocator cannot use again
-# Published runs of Unsloth's own notebooks on a T4 and an A100 took 1.6 to 3.3 times what the sum
-# below gives at equal tokens; completions that end early make up for some of it.
-RANGE = (1.0, 3.3)
+# The runs of published.yaml, all with vLLM, took 4.5 to 8.0 times the sum below at equal tokens, and
+# 1.9 to 4.6 times the sum without vLLM, which is not the faster way: a batch waits for its longest
+# completion, and a step costs more than its tokens. The lower ends are half of that, since
+# completions end before their limit.
+RANGE, RANGE_VLLM = (1.0, 4.6), (2.2, 8.0)
 READ = 0.7  # share of the bandwidth that reading weights reaches
 COMPUTED = 0.3  # share of the throughput that a training reaches
 LAUNCH = 1e-3  # seconds a layer and token, where each kernel is launched by Python
@@ -132,10 +134,12 @@ def learning(
     if once:  # attention reads the prompt again for each completion
         layer += 4 * micro * (prompt + completion) * wide * item
     kept = shape.layers * tokens * shape.hidden * item  # the checkpoints between layers
+    if settings.get("use_gradient_checkpointing"):  # Unsloth's own has them on the CPU
+        kept = 0
     activations = layer + kept if settings["gradient_checkpointing"] else shape.layers * layer
     logits = (completion + 1) * shape.vocabulary
-    if unsloth_trains(settings, machine):  # its loss goes through them in pieces, in float32
-        logits *= 3 * 4
+    if unsloth_trains(settings, machine):  # its loss takes a row in pieces, in float32
+        logits *= 3 * 4 // max(4, completion // 4096)
     else:  # TRL's holds those of the whole micro batch
         logits *= micro * item * (6 if settings.get("constraint", "none") != "none" else 4)
     parts = {"activations": activations, "logits": logits}
@@ -156,12 +160,13 @@ def seconds_per_step(
     weights, bandwidth = weights_bytes(settings, shape), machine.bandwidth * 1e9 * READ
     if settings["fast_inference"] or settings.get("use_vllm"):
         token = max(weights / bandwidth, LAUNCH_VLLM * shape.layers)
-        batches = math.ceil(completions / VLLM_BATCH)
+        batches, span = math.ceil(completions / VLLM_BATCH), RANGE_VLLM
     else:
         moved = max(weights, UNPACKED * shape.linear) if settings["load_in_4bit"] else weights
         token = max(moved / bandwidth, LAUNCH * shape.layers)
         together = settings.get("steps_per_generation") or accumulated
-        batches = accumulated / together  # what is written at once may serve several steps
+        # What is written at once may serve several steps.
+        batches, span = accumulated / together, RANGE
     writing = batches * length * token / settings.get("num_iterations", 1)
     # Forward and backward, and the log-probabilities before; weights that learn have gradients,
     # checkpointing goes forward once more, and a reference goes forward, too.
@@ -169,5 +174,5 @@ def seconds_per_step(
     passes += 2 * bool(settings["beta"])
     tokens = completions * (prompt + length)
     learning = passes * shape.parameters * tokens / (machine.tflops * 1e12 * COMPUTED)
-    low, high = (share * (writing + learning) for share in RANGE)
+    low, high = (share * (writing + learning) for share in span)
     return round(low, 2), round(high, 2)
