@@ -35,6 +35,9 @@ LARGEST_BATCH = 256  # completions generated together, where memory allows
 NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
 SHARE_OF_MEMORY = 0.6  # of what is free; the rest is for what the estimate leaves out
 
+# The prompts ask for reasoning in tags of their own: a model's own thinking mode (Qwen3's) is off.
+TEMPLATE = {"enable_thinking": False}
+
 Prompt = str | list[dict[str, str]] | list[int]
 
 
@@ -48,8 +51,8 @@ def token_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
         return list(tokenizer(prompt).input_ids)
     if prompt and isinstance(prompt[0], int):
         return list(prompt)
-    asked = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)
-    return list(asked["input_ids"])
+    more = {"add_generation_prompt": True, "return_dict": True} | TEMPLATE
+    return list(tokenizer.apply_chat_template(prompt, **more)["input_ids"])
 
 
 def completion_ids(tokenizer: Any, text: str, ends: bool = True) -> list[int]:

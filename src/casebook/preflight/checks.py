@@ -36,7 +36,7 @@ class Check(NamedTuple):
 
 
 def ask_the_hub_once() -> None:
-    """Where the hub does not answer, take it as offline: its library would ask again for minutes."""
+    """Where the hub does not answer, take it as offline: its library would ask for minutes."""
     try:
         get_session().head(constants.ENDPOINT, timeout=3)
     except Exception:  # of httpx, of the system, or its own refusal while it is offline

@@ -32,9 +32,9 @@ NF4 = 0.5 + 0.127 / 8
 MOMENTS = {"sgd": 0, "adamw_8bit": 2, "paged_adamw_8bit": 2}
 VLLM_OVERHEAD = 3 * GIB // 2  # activations and CUDA graphs inside vLLM's reserve
 FRAGMENTS = 0.08  # of what comes and goes: blocks that the allocator cannot use again
-# The runs of published.yaml, all with vLLM, took 4.5 to 8.0 times the sum below at equal tokens, and
-# 1.9 to 4.6 times the sum without vLLM, which is not the faster way: a batch waits for its longest
-# completion, and a step costs more than its tokens. The lower ends are half of that, since
+# The runs of published.yaml, all with vLLM, took 4.5 to 7.6 times the sum below at equal tokens,
+# and 1.9 to 4.6 times the sum without vLLM, which is not the faster way: a batch waits for its
+# longest completion, and a step costs more than tokens. The lower ends are half of that, as
 # completions end before their limit.
 RANGE, RANGE_VLLM = (1.0, 4.6), (2.2, 8.0)
 READ = 0.7  # share of the bandwidth that reading weights reaches

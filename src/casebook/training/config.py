@@ -13,6 +13,7 @@ from typing import Any
 from trl import GRPOConfig, ModelConfig, TrlParser
 
 from casebook.case import CasebookError, load_case
+from casebook.models.generation import TEMPLATE
 from casebook.records import digest
 from casebook.settings import FIELDS, TRLS, checked, marked
 from casebook.training import processes
@@ -94,6 +95,7 @@ def reward_functions(config: Config) -> list[Callable]:
 def _parse(settings: Mapping[str, Any]) -> tuple[GRPOConfig, ModelConfig]:
     try:
         parser = TrlParser((GRPOConfig, ModelConfig))
-        return parser.parse_dict(dict(settings), allow_extra_keys=True)
+        asked = {**settings, "chat_template_kwargs": TEMPLATE}
+        return parser.parse_dict(asked, allow_extra_keys=True)
     except (ValueError, TypeError, ImportError, ArithmeticError) as error:
         raise CasebookError(str(error).strip().splitlines()[0]) from error
