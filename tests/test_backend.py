@@ -108,4 +108,5 @@ def test_the_proposed_profile_fits_the_memory_that_is_free(free, generation, pro
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
     found = backend.hardware()
     assert (found["profile"], found["gpu"]) == (profile, "a card")
+    assert (backend.profile_here("auto"), backend.profile_here("smol")) == (profile, "smol")
     assert found["reason"].startswith(f"{free}.0 GiB are free on the GPU")

@@ -40,7 +40,8 @@ def test_the_backend_is_chosen_by_the_profile_before_anything_is_imported(path):
     first = next(c.source for c in own if "import" in c.source)
     statements = ast.parse(first).body
     assert statements[0].module == "casebook.backend"
-    assert "choose_backend(PROFILE)" in ast.unparse(statements[1])
+    assert ast.unparse(statements[1]) == "PROFILE = profile_here(PROFILE)"
+    assert "choose_backend(PROFILE)" in ast.unparse(statements[2])
 
 
 @pytest.mark.parametrize("profile", ["smoke", "nano", "smol", "t4", "gpu24", "a100"])
@@ -96,4 +97,5 @@ def test_the_table_of_profiles_has_all_that_are_offered(path):
     if not table or not offered:
         pytest.skip("a notebook with one profile has no table of them")
     named = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table))
-    assert named == json.loads(offered[1])
+    auto = ["auto"] * ('PROFILE = "auto"' in cells[0].source)
+    assert [*named, *auto] == json.loads(offered[1])

@@ -58,6 +58,15 @@ def unsloth_chosen() -> bool:
     return _chosen == "unsloth"
 
 
+def profile_here(profile: str) -> str:
+    """Of `auto` the profile that fits this machine, said in a line; of another name itself."""
+    if profile != "auto":
+        return profile
+    found = hardware()
+    print(f"profile {found['profile']}: {found['reason']}")
+    return found["profile"]
+
+
 def hardware() -> dict[str, Any]:
     """This machine: `cpu`, `cores`, `memory_gb`, `gpu` (name or `None`), `profile` and `reason`.
 

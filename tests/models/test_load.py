@@ -221,6 +221,7 @@ def test_what_is_trained_on_the_processor_never_goes_to_a_gpu(device_map, place,
     models.PeftLanguageModel.from_pretrained(str(NANO), device_map=device_map)
     assert places == [place]
     nano, t4 = (models.base_arguments(models.read_settings("poker", p)) for p in ("nano", "t4"))
+    assert t4["use_exact_model_name"]  # Unsloth would load another repository
     assert nano["device_map"] == "cpu"
     assert "device_map" not in t4
     assert (nano["dtype"], t4["dtype"]) == (torch.float32, torch.float16)
