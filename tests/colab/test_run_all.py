@@ -10,7 +10,7 @@ PROFILES = ("t4", "gpu24", "a100")
 # How many engines the process made, and whether one was left.
 ASKED = """
 import sys
-engine = sys.modules["unsloth.engine"].Engine if "unsloth.engine" in sys.modules else None
+engine = sys.modules["engine"].Engine if "engine" in sys.modules else None
 print("ENGINES", engine.made if engine else 0, bool(engine and engine.alive))
 """
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.heavy
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_every_cell_runs_and_leaves_a_record(number, profile, small_checkout, run_all):
     case = NOTEBOOKS[number]
-    checkout = small_checkout(case, [profile])
+    checkout = small_checkout(case, profile)
     notebook, runs = run_all(checkout, number, profile, ASKED)
     settings = yaml.safe_load((checkout / f"configs/{case}/{profile}.yaml").read_text())
     fast = settings["fast_inference"]
