@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from casebook import load_case, paths
+from casebook.training.log import text_of
 
 HERE = Path(__file__).parent
 # What a model's id stands for: its chat template (see `chat_model`) and its architecture.
@@ -33,7 +34,7 @@ FAMILIES = {
 SMALL = {
     "max_steps": 3,
     "train_limit": 64,
-    "max_seq_length": 12_000,  # a token is a byte, or one of the words that a case's prompts use
+    "max_seq_length": 12_000,  # a token is a byte, or a part of its case's prompts
     "max_completion_length": 48,
     "per_device_train_batch_size": 4,
     "gradient_accumulation_steps": 2,
@@ -70,10 +71,12 @@ def taught_texts(name: str) -> list[str]:
     return [*texts, *texts, *(f"It is {answer}" for answer in answers)]
 
 
-def prompt_words(name: str) -> list[str]:
-    """Words of a case's own texts: as tokens, they make its prompts four times as short."""
-    texts = [f.read_text() for f in (paths.ROOT / "src/casebook/cases" / name).glob("*.py")]
-    return sorted(set(re.findall(r" ?[A-Za-z]{4,}", " ".join([*texts, EXAMPLE]))))
+def prompt_parts(name: str) -> list[str]:
+    """What a case's prompts say between their numbers: as tokens, it makes them short."""
+    rows = load_case(name).load("train", "nano" if name in ANSWERS else "t4").select(range(20))
+    said = [EXAMPLE, *(f.read_text() for f in (paths.ROOT / "src/casebook/cases" / name).glob("*.py"))]
+    words = re.findall(r" ?[A-Za-z]{4,}", " ".join(said))
+    return sorted({*words, *re.findall(r"[^\d\n]{4,}", "\n".join(map(text_of, rows["prompt"])))})
 
 
 def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
@@ -121,7 +124,7 @@ def tiny_model(chat_model, tmp_path_factory):
         # One token each, so that some seconds of training are enough to write them.
         words = FORMS[case].format("|").split("|")
         words += [] if case in ANSWERS else load_case(case).labels[:3]
-        tokenizer.add_tokens([*words, *prompt_words(case)])
+        tokenizer.add_tokens([*words, *prompt_parts(case)])
         values = json.loads((plain / "config.json").read_text())
         for key in ("architectures", "model_type", "transformers_version", "dtype"):
             values.pop(key, None)
