@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from casebook import load_case, paths
-from casebook.training.log import text_of
 
 HERE = Path(__file__).parent
 # What a model's id stands for: its chat template (see `chat_model`) and its architecture.
@@ -73,10 +72,13 @@ def taught_texts(name: str) -> list[str]:
 
 def prompt_parts(name: str) -> list[str]:
     """What a case's prompts say between their numbers: as tokens, it makes them short."""
+    from casebook.training.log import text_of
+
     rows = load_case(name).load("train", "nano" if name in ANSWERS else "t4").select(range(20))
-    said = [EXAMPLE, *(f.read_text() for f in (paths.ROOT / "src/casebook/cases" / name).glob("*.py"))]
-    words = re.findall(r" ?[A-Za-z]{4,}", " ".join(said))
-    return sorted({*words, *re.findall(r"[^\d\n]{4,}", "\n".join(map(text_of, rows["prompt"])))})
+    prompts = "\n".join(map(text_of, rows["prompt"]))
+    files = (paths.ROOT / "src/casebook/cases" / name).glob("*.py")
+    words = re.findall(r" ?[A-Za-z]{4,}", " ".join([EXAMPLE, *(f.read_text() for f in files)]))
+    return sorted({*words, *re.findall(r"[^\d\n]{4,}", prompts)})
 
 
 def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
@@ -194,7 +196,7 @@ def admit_problems(checkout: Path) -> None:
 
 @pytest.fixture(scope="session")
 def small_checkout(tmp_path_factory, tiny_model, copy_checkout):
-    """`small_checkout(case, profile)`: one copy for all, in which that profile of a GPU is small."""
+    """`small_checkout(case, profile)`: one copy for all, in which that GPU profile is small."""
     unsloth_packages()
     root = tmp_path_factory.mktemp("small") / "checkout"
     copy_checkout(root, "tests/", "docs/", "figures/", ".github/")

@@ -1,7 +1,7 @@
 """A Python that has Unsloth and the casebook imported: 20 s, once for all that forks from it.
 
-    python warm.py SOCKET                                 imports both, then listens
-    python warm.py SOCKET -m MODULE … (or -c CODE …)      as python itself, in a fork of the first
+`python warm.py SOCKET` imports both, then listens; `python warm.py SOCKET -m MODULE …`, or `-c
+CODE …`, does as python itself does, in a fork of the first.
 """
 
 import json
@@ -17,7 +17,6 @@ def serve(listening: socket.socket) -> None:
     from casebook.backend import choose_backend
 
     choose_backend("t4")
-    import wandb.sdk.launch  # what `wandb.init` imports
 
     from casebook import detectors, plots, preflight, training  # noqa: F401
 

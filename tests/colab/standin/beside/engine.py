@@ -4,9 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
-
 from contract import bind
+from safetensors.torch import load_file
 
 
 class Engine:
