@@ -298,7 +298,7 @@ def warm_python(tmp_path_factory):
         process.wait()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def python_in(warm_python):
     """`python_in(checkout, code, argument)`: what Python prints in a copy, with the stand-ins."""
 
