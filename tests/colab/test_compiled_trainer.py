@@ -67,8 +67,8 @@ def test_the_compiled_trainer_gets_what_the_file_says(file, resolved):
     )
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.04])
-def test_it_takes_the_steps_that_plain_trl_takes(beta, small_checkout, python_in, tmp_path):
+@pytest.mark.parametrize(("beta", "rel"), [(0.0, 1e-3), (1.0, 3e-3)])
+def test_it_takes_the_steps_that_plain_trl_takes(beta, rel, small_checkout, python_in, tmp_path):
     from casebook import training
 
     config = training.read_config(("poker", "smoke"), {"beta": beta})
@@ -77,6 +77,8 @@ def test_it_takes_the_steps_that_plain_trl_takes(beta, small_checkout, python_in
     compiled = training.Run(tmp_path / "unsloth").metrics()
     assert len(compiled) == 2
     assert plain["grad_norm"].min() > 0
-    for name in ("reward", "loss", "grad_norm", *(["kl"] if beta else [])):
-        assert compiled[name].tolist() == pytest.approx(plain[name].tolist(), rel=1e-3, abs=1e-6)
+    for name in ("reward", "loss", "grad_norm"):
+        assert compiled[name].tolist() == pytest.approx(plain[name].tolist(), rel=rel, abs=1e-6)
     assert set(compiled) == {*plain, "completion_length"} - {"entropy"}
+    if beta:  # a mean over completions; TRL's is over tokens
+        assert 0 == compiled["kl"][0] < compiled["kl"][1]
