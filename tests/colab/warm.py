@@ -27,7 +27,9 @@ def serve(listening: socket.socket) -> None:
         client, _ = listening.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            client.send(bytes([run(client)]))
+            status = run(client)
+            sys.stdout.flush()
+            client.send(bytes([status]))
             os._exit(0)
         client.close()
 
@@ -51,9 +53,6 @@ def run(client: socket.socket) -> int:
     except BaseException:
         traceback.print_exc()
         return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
     return 0
 
 

@@ -19,6 +19,8 @@ class Engine:
         Engine.alive = self
         Engine.made += 1
         self.model, self.tokenizer, self.max_lora_rank = model, tokenizer, max_lora_rank
+        ends = model.generation_config.eos_token_id  # read once, as there
+        self.ends = ends if isinstance(ends, list) else [ends]
         self.policy = None  # the model with its adapter, once there is one
         self.asleep = False
         self.shared_weights = True  # with the policy
@@ -67,9 +69,7 @@ class Engine:
 
     def _write(self, model: Any, prompt: Any, sampling: Any) -> SimpleNamespace:
         ids = self._ids(prompt)
-        ends = model.generation_config.eos_token_id
-        ends = list(ends) if isinstance(ends, list) else [ends]
-        ends += list(getattr(sampling, "stop_token_ids", None) or [])
+        ends = self.ends + list(getattr(sampling, "stop_token_ids", None) or [])
         sampled = sampling.temperature > 0
         how = {"temperature": sampling.temperature, "top_p": sampling.top_p} if sampled else {}
         if sampled:

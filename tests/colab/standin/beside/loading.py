@@ -1,7 +1,7 @@
 """What is put in place of Unsloth's parts that want a GPU; all others are its own.
 
-Models are loaded by transformers + PEFT, in float32, and carry Unsloth's changes of mode; what a
-call asks for is checked first. The trainer is the compiled one: it gets the arguments as they were
+Models are loaded as without Unsloth, in float32, and carry Unsloth's changes of mode; what a call
+asks for is checked first. The trainer is the compiled one: it gets the arguments as they were
 asked for, and those of a CPU where TRL's own part of it begins.
 """
 
@@ -59,13 +59,11 @@ def checked(name: str, arguments: tuple, keywords: dict[str, Any]) -> dict[str, 
 
 
 def from_pretrained(*arguments: Any, **keywords: Any) -> tuple[Any, Any]:
+    from casebook.models.load import PeftLanguageModel
     from engine import Engine
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     values = checked("from_pretrained", arguments, keywords)
-    source = values["model_name"]
-    tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model, tokenizer = PeftLanguageModel.from_pretrained(values["model_name"])
     model.config.dtype = values["dtype"]  # the trainer compares it with its own
     model.max_seq_length = values.get("max_seq_length", 2048)
     for level in levels(model):
@@ -76,7 +74,7 @@ def from_pretrained(*arguments: Any, **keywords: Any) -> tuple[Any, Any]:
 
 
 def get_peft_model(*arguments: Any, **keywords: Any) -> Any:
-    import peft
+    from casebook.models.load import PeftLanguageModel
 
     values = checked("get_peft_model", arguments, keywords)
     model, rank = values["model"], values.get("r", 16)
@@ -84,15 +82,7 @@ def get_peft_model(*arguments: Any, **keywords: Any) -> Any:
     assert engine is None or rank <= engine.max_lora_rank, (
         f"LoRA rank {rank} is greater than max_lora_rank {engine.max_lora_rank}"
     )
-    torch.manual_seed(values.get("random_state", 3407))
-    config = peft.LoraConfig(
-        task_type="CAUSAL_LM",
-        r=rank,
-        lora_alpha=values.get("lora_alpha", 16),
-        lora_dropout=values.get("lora_dropout", 0.0),
-        target_modules=values.get("target_modules"),
-    )
-    policy = peft.get_peft_model(model, config)
+    policy = PeftLanguageModel.get_peft_model(**values)
     policy._unsloth_gradient_checkpointing = values["use_gradient_checkpointing"]
     if engine is not None:
         engine.policy = policy
