@@ -59,8 +59,9 @@ def checked(name: str, arguments: tuple, keywords: dict[str, Any]) -> dict[str, 
 
 
 def from_pretrained(*arguments: Any, **keywords: Any) -> tuple[Any, Any]:
-    from casebook.models.load import PeftLanguageModel
     from engine import Engine
+
+    from casebook.models.load import PeftLanguageModel
 
     values = checked("from_pretrained", arguments, keywords)
     model, tokenizer = PeftLanguageModel.from_pretrained(values["model_name"])
