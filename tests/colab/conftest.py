@@ -53,6 +53,13 @@ FORMS = {
     "gsm8k": "<reasoning>\na\n</reasoning>\n<answer>\n{}\n</answer>\n",
     "math": "So it is \\boxed{{{}}}.",
 }
+# With Unsloth first, as what is beside it is found only then.
+COMMAND = """
+from casebook.backend import choose_backend
+choose_backend("t4")
+from casebook.cli import main
+main()
+"""
 PREFIX = 64  # bytes of noise in place of a prompt
 TRAIN, TEST, HELD_BACK = 300, 40, 256
 EXAMPLE = "Question: What is {}+{}?\nAnswer: It is $\\boxed{{{}}}$."
@@ -252,7 +259,7 @@ def start():
     def run(checkout: Path, *arguments: str) -> subprocess.Popen:
         running.append(
             subprocess.Popen(
-                [sys.executable, "-m", "casebook.cli", *arguments],
+                [sys.executable, "-c", COMMAND, *arguments],
                 cwd=checkout,
                 env=environment_of(checkout),
                 stdout=subprocess.PIPE,
