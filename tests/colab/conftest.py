@@ -54,12 +54,8 @@ FORMS = {
     "math": "So it is \\boxed{{{}}}.",
 }
 # With Unsloth first, as what is beside it is found only then.
-COMMAND = """
-from casebook.backend import choose_backend
-choose_backend("t4")
-from casebook.cli import main
-main()
-"""
+COMMAND = "from casebook.backend import choose_backend; choose_backend('t4'); "
+COMMAND += "from casebook.cli import main; main()"
 PREFIX = 64  # bytes of noise in place of a prompt
 TRAIN, TEST, HELD_BACK = 300, 40, 256
 EXAMPLE = "Question: What is {}+{}?\nAnswer: It is $\\boxed{{{}}}$."
@@ -257,16 +253,10 @@ def start():
     running = []
 
     def run(checkout: Path, *arguments: str) -> subprocess.Popen:
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", COMMAND, *arguments],
-                cwd=checkout,
-                env=environment_of(checkout),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
+        command = [sys.executable, "-c", COMMAND, *arguments]
+        where = {"cwd": checkout, "env": environment_of(checkout), "text": True}
+        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        running.append(subprocess.Popen(command, **where, **said))
         return running[-1]
 
     yield run
@@ -281,21 +271,13 @@ def warm_python(tmp_path_factory):
     running = []
 
     def command(checkout: Path) -> list[str]:
-        address = checkout.parent / "warm"
-        python = [sys.executable, str(HERE / "warm.py"), str(address)]
+        # The address is short, as all of them begin in the copy: a socket's has a limit.
+        python = [sys.executable, str(HERE / "warm.py"), "../warm"]
         if not running:
             said = checkout.parent / "warm.txt"
-            with open(said, "w") as errors:
-                running.append(
-                    subprocess.Popen(
-                        python,
-                        cwd=checkout,
-                        env=environment_of(checkout),
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                        text=True,
-                    )
-                )
+            where = {"cwd": checkout, "env": environment_of(checkout), "text": True}
+            ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said.open("w")}
+            running.append(subprocess.Popen(python, **where, **ends))
             assert "warm\n" in iter(running[0].stdout.readline, ""), said.read_text()[-3000:]
         return python
 

@@ -7,6 +7,7 @@ CODE …`, does as python itself does, in a fork of the first.
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -23,7 +24,8 @@ def serve(listening: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     listening.listen()
     print("warm", flush=True)
-    while True:
+    # Until the process that began this one closes its input.
+    while select.select([listening, sys.stdin], [], [])[0] == [listening]:
         client, _ = listening.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
