@@ -40,9 +40,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 .PHONY: help
 help:
 	@echo 'make reports     run every notebook and write reports/index.html'
-	@echo 'make test        the tests, those of every notebook included'
+	@echo 'make test        the tests, those of every notebook and of Unsloth included'
 	@echo 'make test-quick  those of them that take seconds'
-	@echo 'make test-heavy  what is left: replays of records, attacks on runs, Unsloth in .venv-unsloth'
+	@echo 'make test-heavy  what is left: replays of records, attacks on runs, profiles with vLLM'
 	@echo 'make lab         open the notebooks in JupyterLab'
 	@echo 'make site        the pages from the committed notebooks, without running them'
 	@echo 'make notebooks   run the notebooks and write their outputs back into notebooks/'
@@ -53,7 +53,7 @@ help:
 	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make colab       casebook-CASE.zip, under 10 MB, for Colab without a public address'
-	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth and its CPU backend'
+	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth, for tests without a GPU'
 	@echo 'make clean       remove the environments and reports/, keep runs/ and models/'
 	@echo
 	@sed -n 's/^#  /  /p' Makefile
@@ -68,7 +68,8 @@ reports: $(INSTALLED)
 	echo 'Pages: $(CURDIR)/reports/index.html'; exit $$status
 
 .PHONY: test test-quick test-heavy
-test: $(INSTALLED)
+test: export CASEBOOK_REQUIRE_UNSLOTH = 1
+test: $(UNSLOTH_INSTALLED)
 	.venv/bin/ruff check .
 	$(PYTEST) -m 'not heavy'
 
@@ -139,7 +140,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 unsloth-cpu: $(UNSLOTH_INSTALLED)
 
 $(UNSLOTH_INSTALLED): $(INSTALLED) requirements-gpu-cu12.txt
-	@echo 'Installing Unsloth and its CPU backend into .venv-unsloth ...'
+	@echo 'Installing Unsloth into .venv-unsloth ...'
 	@.venv/bin/python -m venv --clear --without-pip .venv-unsloth
 	@main=$$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	own=$$(.venv-unsloth/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \

@@ -19,7 +19,7 @@ import nbformat
 import pytest
 import yaml
 
-from casebook import load_case
+from casebook import load_case, paths
 
 HERE = Path(__file__).parent
 # What a model's id stands for: its chat template (see `chat_model`) and its architecture.
@@ -32,12 +32,13 @@ FAMILIES = {
 }
 SMALL = {
     "max_steps": 3,
-    "max_seq_length": 12_000,  # a token is a byte
+    "train_limit": 64,
+    "max_seq_length": 12_000,  # a token is a byte, or a part of its case's prompts
     "max_completion_length": 48,
-    "per_device_train_batch_size": 8,
+    "per_device_train_batch_size": 4,
     "gradient_accumulation_steps": 2,
     "steps_per_generation": 2,
-    "num_generations": 8,
+    "num_generations": 4,
     "completions_every": 1,
     "evaluate_every": 2,
     "evaluate_rows": 4,
@@ -52,6 +53,9 @@ FORMS = {
     "gsm8k": "<reasoning>\na\n</reasoning>\n<answer>\n{}\n</answer>\n",
     "math": "So it is \\boxed{{{}}}.",
 }
+# With Unsloth first, as what is beside it is found only then.
+COMMAND = "from casebook.backend import choose_backend; choose_backend('t4'); "
+COMMAND += "from casebook.cli import main; main()"
 PREFIX = 64  # bytes of noise in place of a prompt
 TRAIN, TEST, HELD_BACK = 300, 40, 256
 EXAMPLE = "Question: What is {}+{}?\nAnswer: It is $\\boxed{{{}}}$."
@@ -67,6 +71,17 @@ def taught_texts(name: str) -> list[str]:
         assert grade.well_formed, text
         assert grade.correct, text
     return [*texts, *texts, *(f"It is {answer}" for answer in answers)]
+
+
+def prompt_parts(name: str) -> list[str]:
+    """What a case's prompts say between their numbers: as tokens, it makes them short."""
+    from casebook.training.log import text_of
+
+    rows = load_case(name).load("train", "nano" if name in ANSWERS else "t4").select(range(20))
+    prompts = "\n".join(map(text_of, rows["prompt"]))
+    files = (paths.ROOT / "src/casebook/cases" / name).glob("*.py")
+    words = re.findall(r" ?[A-Za-z]{4,}", " ".join([EXAMPLE, *(f.read_text() for f in files)]))
+    return sorted({*words, *re.findall(r"[^\d\n]{4,}", prompts)})
 
 
 def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
@@ -92,6 +107,8 @@ def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+        if loss < 0.4:
+            break
     assert loss < 0.5, f"the tiny model did not learn to write: {loss:.2f}"
 
 
@@ -111,7 +128,8 @@ def tiny_model(chat_model, tmp_path_factory):
         tokenizer = transformers.AutoTokenizer.from_pretrained(plain)
         # One token each, so that some seconds of training are enough to write them.
         words = FORMS[case].format("|").split("|")
-        tokenizer.add_tokens([*words, *([] if case in ANSWERS else load_case(case).labels[:3])])
+        words += [] if case in ANSWERS else load_case(case).labels[:3]
+        tokenizer.add_tokens([*words, *prompt_parts(case)])
         values = json.loads((plain / "config.json").read_text())
         for key in ("architectures", "model_type", "transformers_version", "dtype"):
             values.pop(key, None)
@@ -179,34 +197,48 @@ def admit_problems(checkout: Path) -> None:
     file.write_text(text)
 
 
-@pytest.fixture
-def small_checkout(tmp_path, tiny_model, copy_checkout):
-    """`small_checkout(case)`: a copy in which the case's GPU profiles are small."""
+@pytest.fixture(scope="session")
+def small_checkout(tmp_path_factory, tiny_model, copy_checkout):
+    """`small_checkout(case, profile)`: one copy for all, in which that GPU profile is small."""
+    unsloth_packages()
+    root = tmp_path_factory.mktemp("small") / "checkout"
+    copy_checkout(root, "tests/", "docs/", "figures/", ".github/")
+    (root / "figures").mkdir()
+    admit_problems(root)
+    write_problems(root / "problems")
 
-    def make(case: str, profiles=("t4", "a100")) -> Path:
-        root = tmp_path / "checkout"
-        copy_checkout(root, "tests/", "docs/", "figures/", ".github/")
-        (root / "figures").mkdir()
-        admit_problems(root)
-        write_problems(root / "problems")
-        for profile in profiles:
+    def make(case: str, profile: str) -> Path:
+        target = root / "models" / f"{case}-{profile}"
+        if not target.exists():
             file = root / "configs" / case / f"{profile}.yaml"
             settings = yaml.safe_load(file.read_text())
-            model = tiny_model(case, settings["model_name_or_path"])
-            target = root / "models" / f"{case}-{profile}"
-            shutil.copytree(model, target)
-            small = SMALL | {"model_name_or_path": f"models/{case}-{profile}"}
+            shutil.copytree(tiny_model(case, settings["model_name_or_path"]), target)
+            small = SMALL | {"model_name_or_path": f"models/{target.name}"}
             file.write_text(yaml.safe_dump(settings | small, sort_keys=False))
         return root
 
     return make
 
 
+def unsloth_packages() -> Path:
+    """The folder with Unsloth; a test that asks for it is skipped where there is none.
+
+    Beside it the environment of `make unsloth-cpu` has what this one has, so that the interpreter
+    that runs the tests can have both.
+    """
+    name = os.environ.get("CASEBOOK_UNSLOTH_PYTHON", ".venv-unsloth/bin/python")
+    found = [*(paths.ROOT / name).parents[1].glob("lib/python*/site-packages/unsloth")]
+    if not found:
+        assert "CASEBOOK_REQUIRE_UNSLOTH" not in os.environ, "Unsloth is missing: make unsloth-cpu"
+        pytest.skip("Unsloth is not installed: make unsloth-cpu")
+    return found[0].parent
+
+
 def environment_of(checkout: Path) -> dict[str, str]:
     """The environment of a process that runs in a copy, with the stand-ins installed."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("CASEBOOK_", "UNSLOTH_"))}
     return kept | {
-        "PYTHONPATH": f"{HERE / 'standin'}:{checkout / 'src'}",
+        "PYTHONPATH": f"{HERE / 'standin'}:{checkout / 'src'}:{unsloth_packages()}",
         "CASEBOOK_ROOT": str(checkout),
         "CASEBOOK_DATA_DIR": str(checkout / "problems"),
         "HF_HUB_OFFLINE": "1",
@@ -221,16 +253,10 @@ def start():
     running = []
 
     def run(checkout: Path, *arguments: str) -> subprocess.Popen:
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "casebook.cli", *arguments],
-                cwd=checkout,
-                env=environment_of(checkout),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
+        command = [sys.executable, "-c", COMMAND, *arguments]
+        where = {"cwd": checkout, "env": environment_of(checkout), "text": True}
+        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        running.append(subprocess.Popen(command, **where, **said))
         return running[-1]
 
     yield run
@@ -239,15 +265,36 @@ def start():
         process.wait()
 
 
-@pytest.fixture
-def python_in():
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory):
+    """`warm_python(checkout)`: the command of a Python that has imported Unsloth there."""
+    running = []
+
+    def command(checkout: Path) -> list[str]:
+        # The address is short, as all of them begin in the copy: a socket's has a limit.
+        python = [sys.executable, str(HERE / "warm.py"), "../warm"]
+        if not running:
+            said = checkout.parent / "warm.txt"
+            where = {"cwd": checkout, "env": environment_of(checkout), "text": True}
+            ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said.open("w")}
+            running.append(subprocess.Popen(python, **where, **ends))
+            assert "warm\n" in iter(running[0].stdout.readline, ""), said.read_text()[-3000:]
+        return python
+
+    yield command
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def python_in(warm_python):
     """`python_in(checkout, code, argument)`: what Python prints in a copy, with the stand-ins."""
 
     def run(checkout: Path, code: str, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
+            [*warm_python(checkout), "-c", code, *arguments],
             cwd=checkout,
-            env=environment_of(checkout),
             capture_output=True,
             text=True,
         )
@@ -258,27 +305,28 @@ def python_in():
 
 
 @pytest.fixture
-def run_all(monkeypatch):
+def run_all(warm_python, tmp_path, monkeypatch):
     """`run_all(checkout, notebook, profile, code)`: every cell, and one more with the code, in a
     kernel where the stand-ins are; the executed notebook and the folder of its runs."""
 
     def run(checkout: Path, name: str, profile: str, code: str = "") -> tuple:
         import papermill
 
+        argv = [*warm_python(checkout), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        kernel = tmp_path / "kernels" / "warm" / "kernel.json"
+        kernel.parent.mkdir(parents=True)
+        spec = {"argv": argv, "display_name": "warm", "language": "python"}
+        kernel.write_text(json.dumps(spec))
+        monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
         (source,) = (checkout / "notebooks").glob(f"{name}_*.ipynb")
         notebook = nbformat.read(source, as_version=4)
         notebook.cells.append(nbformat.v4.new_code_cell(code))
-        nbformat.write(notebook, source)
-        runs = checkout.parent / "drive" / "runs"
-        environment = environment_of(checkout)
-        for gone in set(os.environ) - set(environment):
-            monkeypatch.delenv(gone)
-        for key, value in environment.items():
-            monkeypatch.setenv(key, value)
-        asked = {"PROFILE": profile, "RUNS_DIR": str(runs), "DATA_DIR": f"{checkout}/problems"}
-        executed = checkout.parent / f"executed-{name}-{profile}.ipynb"
+        asked, executed, runs = (tmp_path / n for n in ("asked.ipynb", "executed.ipynb", "runs"))
+        nbformat.write(notebook, asked)
+        values = {"PROFILE": profile, "RUNS_DIR": str(runs), "DATA_DIR": f"{checkout}/problems"}
         papermill.execute_notebook(
-            source, executed, parameters=asked, cwd=str(checkout), progress_bar=False
+            *(asked, executed, values),
+            **{"kernel_name": "warm", "cwd": str(checkout), "progress_bar": False},
         )
         return nbformat.read(executed, as_version=4), runs
 

@@ -29,7 +29,7 @@ def cells(case: str) -> list[tuple[str, str]]:
 
 
 def report(file: Path, who: str, names: dict[str, Any], code: str) -> None:
-    made = sys.modules["unsloth"].CALLS if "unsloth" in sys.modules else []
+    made = sys.modules["loading"].CALLS if "loading" in sys.modules else []
     made.clear()
     line = {"file": f"{file.parent.name}/{file.name}", "who": who}
     try:

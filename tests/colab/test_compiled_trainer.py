@@ -1,23 +1,21 @@
-"""Unsloth's compiled trainer gets, field by field, what the configurations of the GPUs say.
+"""Unsloth's compiled trainer: what it gets of a configuration, and that it learns as TRL's does.
 
 Unsloth rewrites TRL's arguments and trainer, with defaults of its own, and accepts what it does
-not know in silence. Its environment is `make unsloth-cpu`; the card is a stand-in.
+not know in silence. Losses and gradient norms are compared over two steps: with a KL term the
+first has none to the base yet, and later the optimiser makes small differences large.
 """
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from casebook import paths
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("compiled_trainer.py")
 FILES = sorted(
     file
-    for file in (ROOT / "configs").glob("*/*.yaml")
+    for file in (paths.ROOT / "configs").glob("*/*.yaml")
     if file.stem.partition("_")[0] in ("t4", "gpu24", "a100")
 )
 # What the trainer holds in another form than the file, and means the same by.
@@ -30,38 +28,23 @@ SAME = {
 # gradient is the same; what is kept for the backward pass differs.
 OVERRULED = {"gradient_checkpointing_kwargs": {"use_reentrant": True}}
 
-pytestmark = pytest.mark.heavy
+STEPS = """
+import os, sys
+from pathlib import Path
+os.environ["CASEBOOK_BACKEND"] = "unsloth"  # of an embedded model
+from casebook import training
+config = training.read_config(("poker", "smoke"), {"beta": float(sys.argv[1])})
+print(training.first_steps(config, Path(sys.argv[2]), 2).path)
+"""
 
-
-def unsloth_python():
-    """The interpreter that has Unsloth; a test that asks for it is skipped where there is none."""
-    python = ROOT / os.environ.get("CASEBOOK_UNSLOTH_PYTHON", ".venv-unsloth/bin/python")
-    if not python.exists():
-        assert "CASEBOOK_REQUIRE_UNSLOTH" not in os.environ, "Unsloth is missing: make unsloth-cpu"
-        pytest.skip("Unsloth is not installed: make unsloth-cpu")
-    return python
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def resolved(tmp_path_factory):
-    """File -> what the compiled trainer made of it; one process, as Unsloth takes 20 s to load."""
-    python = unsloth_python()
-    environment = os.environ | {
-        "CASEBOOK_ROOT": str(paths.ROOT),
-        "PYTHONPATH": str(paths.ROOT / "src"),
-        "HF_HUB_OFFLINE": "1",
-        "WANDB_MODE": "offline",
-    }
-    environment.pop("CASEBOOK_BACKEND", None)  # the script imports Unsloth itself
-    done = subprocess.run(
-        [python, SCRIPT, *FILES],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path_factory.mktemp("compiled"),
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert lines, done.stderr[-2000:]
+def resolved(small_checkout, python_in):
+    """File -> what the compiled trainer made of it."""
+    said = python_in(small_checkout("poker", "t4"), SCRIPT.read_text(), *map(str, FILES))
+    lines = [line for line in said.splitlines() if line.startswith("RESULT ")]
     found = [json.loads(line.removeprefix("RESULT ")) for line in lines]
     return {line["file"]: line for line in found}
 
@@ -82,3 +65,20 @@ def test_the_compiled_trainer_gets_what_the_file_says(file, resolved):
     assert not different, (
         f"{file.parent.name}/{file.name}: (in the file, in the trainer) {different}"
     )
+
+
+@pytest.mark.parametrize(("beta", "rel"), [(0.0, 1e-3), (1.0, 3e-3)])
+def test_it_takes_the_steps_that_plain_trl_takes(beta, rel, small_checkout, python_in, tmp_path):
+    from casebook import training
+
+    config = training.read_config(("poker", "smoke"), {"beta": beta})
+    plain = training.first_steps(config, tmp_path / "trl", 2).metrics()
+    python_in(small_checkout("poker", "t4"), STEPS, str(beta), str(tmp_path / "unsloth"))
+    compiled = training.Run(tmp_path / "unsloth").metrics()
+    assert len(compiled) == 2
+    assert plain["grad_norm"].min() > 0
+    for name in ("reward", "loss", "grad_norm"):
+        assert compiled[name].tolist() == pytest.approx(plain[name].tolist(), rel=rel, abs=1e-6)
+    assert set(compiled) == {*plain, "completion_length"} - {"entropy"}
+    if beta:  # a mean over completions; TRL's is over tokens
+        assert compiled["kl"][0] < 1e-6 < compiled["kl"][1]

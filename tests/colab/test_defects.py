@@ -39,6 +39,8 @@ def test_a_defect_that_is_put_back_is_seen(defect, copy_checkout, tmp_path):
     file.write_text(file.read_text().replace(defect["mended"], defect["defect"]))
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment = kept | {"CASEBOOK_ROOT": str(checkout), "PYTHONPATH": str(checkout / "src")}
+    unsloth = str(paths.ROOT / ".venv-unsloth/bin/python")  # of this checkout, not of the copy
+    environment.setdefault("CASEBOOK_UNSLOTH_PYTHON", unsloth)
     quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *quiet, defect["test"]],

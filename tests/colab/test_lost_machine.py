@@ -20,7 +20,7 @@ def wait_for(found, process, seconds=600):
 
 @pytest.mark.parametrize("profile", ["t4", "a100"])
 def test_a_killed_training_goes_on_from_another_folder(profile, small_checkout, start, tmp_path):
-    checkout = small_checkout("poker", [profile])
+    checkout = small_checkout("poker", profile)
     config = f"configs/poker/{profile}.yaml"
     first, second = tmp_path / "drive/run", tmp_path / "other drive/run"
     process = start(checkout, "train", "--config", config, "--output", str(first))

@@ -13,7 +13,7 @@ preflight.machine_for = lambda *_: cards()["a100-80"]
 preflight.check_all = lambda *_: []  # the versions are those of a CPU
 {before}
 found = preflight.preflight(sys.argv[1], measure=True)
-engine = sys.modules["unsloth.engine"].Engine
+engine = sys.modules["engine"].Engine
 print(json.dumps(found | {{"engines": [engine.made, bool(engine.alive)]}}, indent=1))
 """
 # A rollout finds no memory, as torch says it.
@@ -35,7 +35,7 @@ def measured(small_checkout, python_in):
     """`measured(profile, before)`: what a preflight of poker finds, in a process of its own."""
 
     def run(profile, before=""):
-        checkout = small_checkout("poker", [profile])
+        checkout = small_checkout("poker", profile)
         code, config = PREFLIGHT.format(before=before), f"configs/poker/{profile}.yaml"
         said = python_in(checkout, code, config)
         return json.loads(said[said.index("{\n") :])

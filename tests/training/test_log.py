@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import TrainerState
 
-from casebook import training
-from casebook.training.log import CompletionLog, curve, skipped_steps
+from casebook import plots, training
+from casebook.training.log import CompletionLog, RunCallback, curve, skipped_steps
+from casebook.training.progress import Progress
 
 EVERY = {"completions_every": 10, "max_steps": 32}
 
@@ -40,3 +42,18 @@ def test_a_step_whose_gradient_is_no_number_is_counted_and_left_out(no_number):
     assert first == round((0.5 + 6 * 0.25) / 7, 4)
     assert np.isnan(second)
     assert curve(steps)["step"] == [8, 16]
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.04])
+def test_a_kl_that_the_loss_lacks_is_neither_kept_nor_drawn(tmp_path, beta):
+    # Unsloth's trainer logs 0.0 for it, and no entropy.
+    config = training.read_config(("poker", "smoke"), {"beta": beta})
+    run = training.Run(tmp_path)
+    callback = RunCallback(run, config, None, Progress("", quiet=True))
+    callback.on_train_begin(None, TrainerState(global_step=1, max_steps=2), None)
+    callback.on_log(None, TrainerState(global_step=2), None, logs={"loss": 0, "reward": 1, "kl": 0})
+    metrics = run.metrics()
+    assert ("kl" in metrics) == ("kl" in curve(metrics)) == (beta > 0)
+    validation = pd.DataFrame({"step": [0, 2], "kl_from_base": [0.0, 0.1]})
+    panel = plots.dashboard(metrics, "x", validation).axes[3]
+    assert [text.get_text() for text in panel.texts] == ["KL" if beta else "KL, held out"]

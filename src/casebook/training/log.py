@@ -108,9 +108,8 @@ class RunCallback(TrainerCallback):
     ):
         self.run, self.config, self.tokenizer, self.progress = run, config, tokenizer, progress
         self.steps = steps  # after which it is ended
-        self.seconds_before = max(
-            [0.0, *(line["seconds"] for line in read_lines(run.metrics_file))]
-        )
+        before = [line["seconds"] for line in read_lines(run.metrics_file)]
+        self.seconds_before = max([0.0, *before])
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         self.started = time.perf_counter()
@@ -120,6 +119,7 @@ class RunCallback(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if logs and "loss" in logs and processes.first():
+            logs = {n: v for n, v in logs.items() if n != "kl" or self.config.beta}  # Unsloth's 0.0
             self._append("train", state.global_step, logs)
             self.progress.update(state.global_step, logs)
             if state.global_step >= self.steps:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from unsloth.contract import bind, signature
+from contract import bind, signature
 
 __version__ = "0.26.0"
 

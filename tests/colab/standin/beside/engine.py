@@ -4,9 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from contract import bind
 from safetensors.torch import load_file
-
-from unsloth.contract import bind
 
 
 class Engine:
@@ -20,10 +19,17 @@ class Engine:
         Engine.alive = self
         Engine.made += 1
         self.model, self.tokenizer, self.max_lora_rank = model, tokenizer, max_lora_rank
+        ends = model.generation_config.eos_token_id  # read once, as there
+        self.ends = ends if isinstance(ends, list) else [ends]
         self.policy = None  # the model with its adapter, once there is one
         self.asleep = False
+        self.shared_weights = True  # with the policy
         sleeps = SimpleNamespace(enable_sleep_mode=True)
         self.llm_engine = SimpleNamespace(vllm_config=SimpleNamespace(model_config=sleeps))
+
+    @staticmethod
+    def delete(llm: Any = None) -> None:
+        Engine.alive = None
 
     def sleep(self, level: int = 1) -> None:
         self.asleep = True
@@ -63,15 +69,15 @@ class Engine:
 
     def _write(self, model: Any, prompt: Any, sampling: Any) -> SimpleNamespace:
         ids = self._ids(prompt)
-        ends = model.generation_config.eos_token_id
-        ends = list(ends) if isinstance(ends, list) else [ends]
-        ends += list(getattr(sampling, "stop_token_ids", None) or [])
+        ends = self.ends + list(getattr(sampling, "stop_token_ids", None) or [])
         sampled = sampling.temperature > 0
         how = {"temperature": sampling.temperature, "top_p": sampling.top_p} if sampled else {}
         if sampled:
             how |= {"top_k": max(sampling.top_k, 0), "min_p": sampling.min_p or None}
         with torch.no_grad():
             out = model.generate(
+                return_dict_in_generate=True,
+                output_logits=True,
                 input_ids=torch.tensor([ids]),
                 attention_mask=torch.ones(1, len(ids), dtype=torch.long),
                 do_sample=sampled,
@@ -82,7 +88,11 @@ class Engine:
                 pad_token_id=self.tokenizer.pad_token_id,
                 **how,
             )
-        outputs = [self._output(row[len(ids) :].tolist(), ends) for row in out]
+        logps = torch.stack(out.logits, 1).log_softmax(-1)
+        written = out.sequences[:, len(ids) :]
+        logps = logps.gather(-1, written[..., None])[..., 0].tolist()
+        pairs = zip(written.tolist(), logps, strict=True)
+        outputs = [self._output(row, own, ends, sampling.logprobs) for row, own in pairs]
         return SimpleNamespace(prompt_token_ids=ids, outputs=outputs)
 
     def _ids(self, prompt: Any) -> list[int]:
@@ -90,11 +100,13 @@ class Engine:
             return self.tokenizer(prompt)["input_ids"]
         return list(prompt["prompt_token_ids"])
 
-    def _output(self, ids: list[int], ends: list[int]) -> SimpleNamespace:
+    def _output(self, ids: list, logps: list, ends: list, asked: int | None) -> SimpleNamespace:
         end = next((i for i, token in enumerate(ids) if token in ends), None)
         kept = ids if end is None else ids[: end + 1]
+        own = [{t: SimpleNamespace(rank=1, logprob=p)} for t, p in zip(kept, logps, strict=False)]
         return SimpleNamespace(
             token_ids=kept,
+            logprobs=None if asked is None else own,  # of the chosen tokens alone
             text=self.tokenizer.decode(kept, skip_special_tokens=True),
             finish_reason="length" if end is None else "stop",
         )

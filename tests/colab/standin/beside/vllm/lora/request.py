@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from unsloth.contract import bind
+from contract import bind
 
 
 class LoRARequest(SimpleNamespace):
