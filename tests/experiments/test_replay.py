@@ -145,7 +145,7 @@ def test_what_cannot_be_replayed_is_one_sentence(arguments, said):
 
 # Of MATH the arm whose stored completions the grader of today reads as the one of the record did;
 # the others are to be made anew.
-ARMS = {"poker": "label_trie", "landuse": "label_sft", "gsm8k": "size_tiny", "math": "group_2"}
+ARMS = {"poker": "label_trie", "landuse": "label_sft", "gsm8k": "size_tiny", "math": "grpo"}
 PACKAGE = "src/casebook"
 HARMFUL = {
     "another learning rate": (
