@@ -1,1 +1,1 @@
-"""One folder for each case; `casebook.load_case` finds them."""
+"""One folder for each case, and the published problem sets that two of them read."""

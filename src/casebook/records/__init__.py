@@ -1,4 +1,4 @@
-"""What was measured, and where it came from. The names below are those that notebooks use."""
+"""What was measured, and where it came from. The names below are what others use."""
 
 # ruff: noqa: F401
 

@@ -1,8 +1,8 @@
 """Records of studies: figures that no training is behind, counted once and committed.
 
 The real problem sets are no part of the casebook, and run folders are not either. What a study
-found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems. The code that
-counted is gone: the commit that made a record makes it again (docs/evidence.md).
+found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems. The command
+that counted is gone: the commit that made a record makes it again (docs/evidence.md).
 """
 
 from pathlib import Path

@@ -4,10 +4,11 @@ A reader should open `reports/index.html` seconds after installation and find ev
 there, with the outputs of their own run where there is one and the committed ones elsewhere, and
 each page should say which. Nothing on any page comes from the network: formulas are MathML.
 
-`build` puts it together: `pages` makes notebooks ready, `results` reads what the records say,
-the templates of `docs/templates/` put it into words, Sphinx renders all of it, `report` joins the
-rendered pages of a case into one file, `transcripts` shows what models wrote, and `tables` keeps
-what README and docs show of the records up to date.
+`series` runs the notebooks that `notebooks` selects; `normalise` makes them fit to commit, and
+`colab` writes their first cell. `build` puts the pages together: `pages` makes notebooks ready,
+`results` reads what the records say, the templates of `docs/templates/` put it into words, Sphinx
+renders all of it, `report` joins the rendered pages of a case into one file, `transcripts` shows
+what models wrote, and `tables` keeps what README and docs show of the records up to date.
 """
 
 from casebook.site.build import build_site

@@ -1,7 +1,7 @@
 """A training: YAML in, a finished run folder out.
 
-The names below are those that notebooks use. Each is imported when it is asked for: where Unsloth
-trains, it has to be imported before TRL.
+The names below are those that notebooks and other rooms use. Each is imported when it is asked
+for: where Unsloth trains, it has to be imported before TRL.
 """
 
 from importlib import import_module
@@ -10,7 +10,7 @@ from typing import Any
 NAMES = {
     "config": "Config read_config reward_functions settings_mark",
     "kl_penalty": "KL_PENALTY KlPenalty",
-    "log": "CURVE CURVE_WINDOW WATCH_EVERY RunCallback WatchCallback curve skipped_steps text_of",
+    "log": "CURVE_WINDOW WATCH_EVERY RunCallback WatchCallback curve skipped_steps text_of",
     "loop": "first_steps train training_rows",
     "measure": "input_digests kept_rows measure_base measure_test",
     "rollouts": "ConstrainedTrainer RolloutTrainer",

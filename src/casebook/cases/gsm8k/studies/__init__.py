@@ -1,1 +1,1 @@
-"""What one notebook of the case alone needs; loading the case imports nothing of it."""
+"""What only notebooks of the case need."""
