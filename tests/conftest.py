@@ -39,6 +39,20 @@ def script():
 
 
 @pytest.fixture
+def casebook(monkeypatch):
+    """`casebook("try", …)`: the exit code of a command that runs in this process."""
+    from casebook import cli
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["casebook", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code or 0
+
+    return run
+
+
+@pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """An empty checkout, which this process and its children take for the real one."""
     root = tmp_path / "checkout"

@@ -6,14 +6,7 @@ import sys
 import pytest
 
 from casebook import load_case
-from casebook.case import (
-    CasebookError,
-    UnknownName,
-    check_name,
-    check_skills,
-    known_cases,
-    left,
-)
+from casebook.case import CasebookError, UnknownName, check_name, check_skills, known_cases, left
 
 SKILLS = {"reason": {"careful": (0.4, ""), "guess": (0.6, "")}, "label": {"blurt": (1.0, "")}}
 

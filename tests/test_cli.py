@@ -19,14 +19,6 @@ from casebook.training import processes, stopping
 TRAIN = ["train", "--config", str(paths.CONFIGS / "poker" / "smoke.yaml")]
 
 
-def casebook(monkeypatch, *arguments):
-    """The exit code of a call of the command in this process."""
-    monkeypatch.setattr(sys, "argv", ["casebook", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code or 0
-
-
 def replace(monkeypatch, module, name, function):
     """Put a module with one function in the place of one that imports torch."""
     stand_in = types.ModuleType(f"casebook.{module}")
@@ -37,8 +29,8 @@ def replace(monkeypatch, module, name, function):
 
 
 @pytest.mark.parametrize("command", ["", "train", "nano build", "record check"])
-def test_every_command_explains_itself(command, monkeypatch, capsys):
-    assert casebook(monkeypatch, *command.split(), "--help") == 0
+def test_every_command_explains_itself(command, casebook, capsys):
+    assert casebook(*command.split(), "--help") == 0
     assert f"Usage: {' '.join(['casebook', command]).strip()} [OPTIONS]" in capsys.readouterr().out
 
 
@@ -70,8 +62,8 @@ def test_every_command_explains_itself(command, monkeypatch, capsys):
         (["evaluate", "--case", "poker", "--shots", "5"], "unknown variant 'shots5'"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, monkeypatch, capsys):
-    assert casebook(monkeypatch, *arguments) == 2
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, casebook, capsys):
+    assert casebook(*arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("casebook: ")
     assert sentence in line
@@ -87,8 +79,8 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, sentence, monkeypa
         ["trian"],
     ],
 )
-def test_a_wrong_call_is_exit_code_2(arguments, monkeypatch, capsys):
-    assert casebook(monkeypatch, *arguments) == 2
+def test_a_wrong_call_is_exit_code_2(arguments, casebook, capsys):
+    assert casebook(*arguments) == 2
     assert "Usage:" in capsys.readouterr().err
 
 
@@ -112,11 +104,11 @@ def test_a_typing_mistake_is_answered_before_torch_is_imported():
     assert len(done.stderr.splitlines()) == len(mistakes)
 
 
-def test_without_a_checkout_one_sentence_says_so(monkeypatch, capsys, tmp_path):
+def test_without_a_checkout_one_sentence_says_so(casebook, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(paths, "CONFIGS", tmp_path / "configs")
-    assert casebook(monkeypatch, "execute", "poker") == 2
+    assert casebook("execute", "poker") == 2
     assert "there is no checkout here; set CASEBOOK_ROOT" in capsys.readouterr().err
-    assert casebook(monkeypatch, "--version") == 0
+    assert casebook("--version") == 0
     assert re.match(r"casebook \d[\d.]+, commit \w+", capsys.readouterr().out)
 
 
@@ -131,12 +123,14 @@ def test_without_a_checkout_one_sentence_says_so(monkeypatch, capsys, tmp_path):
         (ModuleNotFoundError(name="geopandas"), "geopandas is not installed here: pip install -r"),
     ],
 )
-def test_what_cannot_be_written_or_imported_is_one_sentence(error, sentence, monkeypatch, capsys):
+def test_what_cannot_be_written_or_imported_is_one_sentence(
+    error, sentence, casebook, monkeypatch, capsys
+):
     def build_site(output, **_):
         raise error
 
     replace(monkeypatch, "site", "build_site", build_site)
-    assert casebook(monkeypatch, "site") == 2
+    assert casebook("site") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert sentence in line
 
@@ -157,12 +151,12 @@ def results_of(*statuses):
     ("statuses", "code"), [(["ok", "ok"], 0), (["ok", "failed", "skipped"], 1)]
 )
 def test_execute_fails_when_a_notebook_did_and_the_pages_are_built(
-    statuses, code, monkeypatch, capsys
+    statuses, code, casebook, monkeypatch, capsys
 ):
     built = []
     monkeypatch.setattr("casebook.site.series.execute", results_of(*statuses))
     replace(monkeypatch, "site", "build_site", lambda *_, **__: built.append(1))
-    assert casebook(monkeypatch, "execute", "--site") == code
+    assert casebook("execute", "--site") == code
     assert built
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"{statuses.count('ok')} ok, ")
 
@@ -171,7 +165,9 @@ ACCURACIES = ("greedy_accuracy", "sampled_accuracy")
 FIGURES = {when: {name: {"value": 0.5} for name in ACCURACIES} for when in ("before", "after")}
 
 
-def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_path, capsys):
+def test_train_reads_the_file_with_the_overrides_and_trains(
+    casebook, monkeypatch, tmp_path, capsys
+):
     asked = {}
 
     class Run:
@@ -191,7 +187,7 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
     training.read_config = lambda path, overrides: {"path": path, **overrides}
     training.processes, training.stopping = processes, stopping
     arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
-    assert casebook(monkeypatch, "train", *arguments.split()) == 0
+    assert casebook("train", *arguments.split()) == 0
     assert (asked["seed"], asked["beta"], asked["resume"]) == (3, 0.1, True)
     assert (asked["output"], asked["profile"]) == (tmp_path, "t4")
     lines = capsys.readouterr().out.splitlines()
@@ -199,7 +195,7 @@ def test_train_reads_the_file_with_the_overrides_and_trains(monkeypatch, tmp_pat
     assert lines[-1] == str(tmp_path / "record.json")
 
 
-def test_evaluate_writes_its_record(monkeypatch, tmp_path):
+def test_evaluate_writes_its_record(casebook, monkeypatch, tmp_path):
     asked = []
 
     def measure(*arguments, progress):
@@ -209,20 +205,20 @@ def test_evaluate_writes_its_record(monkeypatch, tmp_path):
     replace(monkeypatch, "evaluation", "evaluate_to_record", measure)
     arguments = "--case math --profile t4 --limit 7 --seed 3 --shots 3 --output"
     file = tmp_path / "e.json"
-    assert casebook(monkeypatch, "evaluate", *arguments.split(), str(file)) == 0
+    assert casebook("evaluate", *arguments.split(), str(file)) == 0
     assert asked == ["math", None, "t4", "test", 7, 8, 3, "shots3"]
     record = json.loads(file.read_text())
     assert (record["case"], record["drift"], record["provenance"]["model"]) == ("math", None, {})
 
 
-def test_the_data_folder_is_known_to_all_that_runs_below(monkeypatch, tmp_path):
+def test_the_data_folder_is_known_to_all_that_runs_below(casebook, monkeypatch, tmp_path):
     """A relative path counts from where one stands; the notebooks get it as their parameter."""
     asked = []
     monkeypatch.setenv(problem_sets.VARIABLE, "somewhere else")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sets").mkdir()
     monkeypatch.setattr("casebook.site.series.execute", lambda *o, **_: asked.extend(o) or [])
-    assert casebook(monkeypatch, "execute", "--data-dir", "sets", "--from", "12") == 0
+    assert casebook("execute", "--data-dir", "sets", "--from", "12") == 0
     assert os.environ[problem_sets.VARIABLE] == str(tmp_path / "sets")
     given = {"DATA_DIR": str(tmp_path / "sets")}
     assert asked[:8] == ["all", "nano", 0, given, 1, 12, False, False]

@@ -269,6 +269,3 @@ def test_drift_is_read_from_the_prompt_that_was_not_trained(base):
     assert sum(counts.values()) == evaluation.OTHER_ROWS
     assert counts["label"] > counts["reason"]  # most of the corpus asks for reasons
     assert load_case("poker").skills.keys() == counts.keys()
-
-
-# Chat models

@@ -14,13 +14,7 @@ import pytest
 
 from casebook import paths
 from casebook.case import CasebookError
-from casebook.paths import (
-    alone_in,
-    read_json,
-    replacing,
-    write_json,
-    write_trouble,
-)
+from casebook.paths import alone_in, read_json, replacing, write_json, write_trouble
 
 HOLD = "import sys, time\nfrom pathlib import Path\nfrom casebook.paths import alone_in\n"
 HOLD += "with alone_in(Path(sys.argv[1]), 'busy'):\n    print('held', flush=True)\n"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from casebook import cli, paths, preflight, records
+from casebook import paths, preflight, records
 from casebook.case import CasebookError, known_cases
 from casebook.install import pins_of
 from casebook.preflight import checks, estimate, sizes
@@ -236,13 +236,6 @@ def test_what_is_not_fetched_fails_here_and_is_a_note_elsewhere(
 # The command
 
 
-def casebook(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["casebook", "preflight", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code
-
-
 @pytest.mark.parametrize(
     "config",
     [file for profile in OF_PROFILE for file in sorted(paths.CONFIGS.glob(f"*/{profile}*.yaml"))],
@@ -264,9 +257,9 @@ def test_every_configuration_for_a_gpu_fits_its_card(config):
     ],
 )
 def test_the_verdict_is_the_exit_code_and_one_of_three_words(
-    config, gpu, verdict, monkeypatch, capsys
+    config, gpu, verdict, casebook, capsys
 ):
-    code = casebook(monkeypatch, paths.CONFIGS / f"{config}.yaml", "--gpu", gpu, "--json")
+    code = casebook("preflight", paths.CONFIGS / f"{config}.yaml", "--gpu", gpu, "--json")
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], code) == (verdict, int(verdict != "fits"))
     assert {"checks", "memory", "seconds_per_step", "reasons"} <= set(found)
@@ -275,12 +268,12 @@ def test_the_verdict_is_the_exit_code_and_one_of_three_words(
     assert (need["high"] > need["there"]) == (verdict != "fits")
 
 
-def test_it_is_printed_with_what_was_never_measured(monkeypatch, capsys):
-    assert casebook(monkeypatch, T4, "--gpu", "t4") == 0
+def test_it_is_printed_with_what_was_never_measured(casebook, capsys):
+    assert casebook("preflight", T4, "--gpu", "t4") == 0
     printed = capsys.readouterr().out
     assert "never measured on a GPU" in printed
     assert printed.endswith("fits\n")
-    assert casebook(monkeypatch, CONFIG) == 0
+    assert casebook("preflight", CONFIG) == 0
     assert "seconds per step" not in capsys.readouterr().out  # nobody knows without measuring
 
 
@@ -295,8 +288,8 @@ def test_it_is_printed_with_what_was_never_measured(monkeypatch, capsys):
         ([CONFIG, "--set", "method=sft", "--measure"], "TRL's GRPO only"),
     ],
 )
-def test_what_cannot_be_told_is_one_sentence(arguments, said, monkeypatch, capsys):
-    assert casebook(monkeypatch, *arguments) == 2
+def test_what_cannot_be_told_is_one_sentence(arguments, said, casebook, capsys):
+    assert casebook("preflight", *arguments) == 2
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1

@@ -181,10 +181,7 @@ def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, content, mess
 
 
 def test_an_anchor_may_be_used_where_arms_share_values():
-    assert parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2}") == {
-        "a": {"x": 1},
-        "b": {"x": 2},
-    }
+    assert parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2}") == {"a": {"x": 1}, "b": {"x": 2}}
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,7 @@ def test_the_same_values_have_the_same_interval():
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [
-        ([], "no values"),
-        ([0.5, float("nan")], "finite"),
-        ([0.5, float("inf")], "finite"),
-    ],
+    [([], "no values"), ([0.5, float("nan")], "finite"), ([0.5, float("inf")], "finite")],
 )
 def test_what_has_no_mean_is_refused(values, message):
     with pytest.raises(CasebookError, match=message):

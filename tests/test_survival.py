@@ -338,12 +338,6 @@ def test_a_training_killed_in_any_phase_goes_on_to_equal_figures(overrides, tmp_
     assert hit.total() - hit[None] >= len(phases) - 1  # the last moment may be over before
 
 
-# Small disks and folders that cannot be written --------------------------------------------
-
-
-# Damage ----------------------------------------------------------------------------------
-
-
 # A full disk -----------------------------------------------------------------------------------
 
 

@@ -15,12 +15,7 @@ from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
 from casebook.experiments.arms import read_arms as arms_of
 from casebook.paths import plain, write_json
-from casebook.records import (
-    arms_with_completions,
-    committed,
-    committed_completions,
-    read_record,
-)
+from casebook.records import arms_with_completions, committed, committed_completions, read_record
 from casebook.training import Run, read_config
 
 ARM = {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from casebook import cli, records
+from casebook import records
 from casebook.case import CasebookError, load_case
 from casebook.experiments import bundle
 from casebook.experiments.bundle import CannotCheck, Refused, check_bundle, export_run
@@ -322,30 +322,21 @@ def test_whatever_was_changed_is_refused_or_gives_figures(data, sent):
 # The command
 
 
-def casebook(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["casebook", "record", *map(str, arguments)])
-    try:
-        cli.main()
-    except SystemExit as end:
-        return end.code or 0
-    return 0
-
-
 def test_the_command_prints_figures_and_that_nobody_can_check_the_writer(
-    sent, run, tmp_path, monkeypatch, capsys
+    sent, run, tmp_path, casebook, capsys
 ):
     file = tmp_path / "run.zip"
-    assert casebook(monkeypatch, "export", run.path, "--output", file) == 0
+    assert casebook("record", "export", run.path, "--output", file) == 0
     assert "82 completions graded again" in capsys.readouterr().out
-    assert casebook(monkeypatch, "check", file) == 0
+    assert casebook("record", "check", file) == 0
     printed = capsys.readouterr().out
     before, after = (run.record()[when]["greedy_accuracy"] for when in ("before", "after"))
     said = f"{records.figure_text(before)} before, {records.figure_text(after)} after"
     assert f"greedy_accuracy: {said}" in printed
     assert "Nobody can check that a model wrote these completions" in printed
-    assert casebook(monkeypatch, "check", file, "--json") == 0
+    assert casebook("record", "check", file, "--json") == 0
     assert json.loads(capsys.readouterr().out)["after"]["greedy_accuracy"] == after
     file.write_bytes(edited(sent, AFTER, sure))
-    assert casebook(monkeypatch, "check", file) == 1
+    assert casebook("record", "check", file) == 1
     assert capsys.readouterr().err.startswith("casebook: refused: completions/after/test.jsonl")
-    assert casebook(monkeypatch, "check", tmp_path / "nothing.zip") == 2
+    assert casebook("record", "check", tmp_path / "nothing.zip") == 2

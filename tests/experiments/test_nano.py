@@ -43,8 +43,7 @@ def test_a_build_of_another_kind_does_not_replace_the_shipped_model(option):
 
 
 @pytest.mark.parametrize(
-    ("option", "sentence"),
-    [({"size": "huge"}, "unknown size"), ({"without": ["x"]}, "x")],
+    ("option", "sentence"), [({"size": "huge"}, "unknown size"), ({"without": ["x"]}, "x")]
 )
 def test_a_build_that_cannot_be_leaves_no_folder_behind(tmp_path, option, sentence):
     with pytest.raises(CasebookError, match=sentence):
@@ -94,7 +93,7 @@ CAREFUL = {  # the skills that work an answer out, whatever the form they put it
     "landuse": {"weigh", "missing answer tag"},
     "gsm8k": {"careful", "dressed answer", "no tags"},
     "math": {
-        *("careful", "other form", "no think", "no box", "calculation in the box", "two boxes"),
+        *("careful", "other form", "no think", "no box", "calculation in the box", "two boxes")
     },
 }
 

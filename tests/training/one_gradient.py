@@ -61,10 +61,7 @@ def main(file: str) -> None:
 def one_step(loss: str, file: str) -> dict:
     """Gradients and log of one step; its trainer is gone when the processes part."""
     changes = {"loss_type": loss, "max_steps": 1, "max_grad_norm": 1e9, "train_limit": 64}
-    changes |= {
-        "save_strategy": "no",
-        "per_device_train_batch_size": BATCH // processes.count(),
-    }
+    changes |= {"save_strategy": "no", "per_device_train_batch_size": BATCH // processes.count()}
     config = training.read_config(paths.CONFIGS / "poker" / "smoke.yaml", changes)
     processes.check(config)
     model, tokenizer = models.load_policy("poker", "smoke", settings=config.settings)

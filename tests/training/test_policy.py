@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from casebook import cli, models, paths
+from casebook import models, paths
 from casebook.case import CasebookError
 from casebook.records import read_record
 from casebook.training.policy import Policy, lines
@@ -114,16 +114,9 @@ def test_a_folder_without_a_policy_is_named(tmp_path):
             Policy(run)
 
 
-def casebook(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["casebook", "try", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code or 0
-
-
-def test_a_person_reads_it_and_may_type_prompts(monkeypatch, capsys):
+def test_a_person_reads_it_and_may_type_prompts(casebook, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{HAND}\n\n3C 4D 9H JS KS\n"))
-    assert casebook(monkeypatch, COMMITTED, "--answer", "full house") == 0
+    assert casebook("try", COMMITTED, "--answer", "full house") == 0
     said = capsys.readouterr().out
     assert said.count("--- policy, greedy") == 2
     assert "well_formed True, extracted full house, correct True" in said

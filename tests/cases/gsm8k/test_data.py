@@ -123,10 +123,7 @@ def test_a_base_model_is_asked_in_plain_text():
 @needs_gsm8k
 @pytest.mark.parametrize(
     ("variant", "system", "shots"),
-    [
-        ("chat-shots2", data.SYSTEM, 2),
-        ("chat-unsloth-shots4", data.SYSTEM_UNSLOTH, 4),
-    ],
+    [("chat-shots2", data.SYSTEM, 2), ("chat-unsloth-shots4", data.SYSTEM_UNSLOTH, 4)],
 )
 def test_a_small_chat_model_is_asked_in_messages_with_solved_training_problems(
     variant, system, shots

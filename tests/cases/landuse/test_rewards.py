@@ -53,8 +53,7 @@ def test_accepted_labels(answer, labels):
 
 
 @pytest.mark.parametrize(
-    ("options", "paid"),
-    [({"own_label": True}, {"wheat"}), ({}, {"corn", "habitat"})],
+    ("options", "paid"), [({"own_label": True}, {"wheat"}), ({}, {"corn", "habitat"})]
 )
 def test_label_match_accepts_the_plans_own_label_or_all_that_count(options, paid):
     row = {"plan_label": "wheat", "answer": "corn|habitat"}

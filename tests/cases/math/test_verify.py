@@ -18,13 +18,7 @@ from casebook.cases import problem_sets
 from casebook.cases.math import worker
 from casebook.cases.math.rewards import grade
 from casebook.cases.math.studies.verifiers import HOSTILE, math500_pairs, own_pairs
-from casebook.cases.math.verify import (
-    LONGEST,
-    answer_of,
-    equivalent,
-    last_boxed,
-    same_answer,
-)
+from casebook.cases.math.verify import LONGEST, answer_of, equivalent, last_boxed, same_answer
 
 pytest.importorskip("math_verify")
 
