@@ -50,14 +50,14 @@ def opened(content: bytes) -> dict[str, bytes]:
 
 
 def edited(content: bytes, name: str, change) -> bytes:
-    """A bundle of which one file, or the lines of one, went through `change`."""
+    """A bundle of which one file, or the lines of one, went through `change` or got its values."""
     files = opened(content)
     if name.endswith(".jsonl"):
         lines = [json.loads(line) for line in files[name].decode().splitlines()]
         files[name] = bundle._lines(change(lines) or lines)
     else:
         value = json.loads(files[name])
-        files[name] = bundle._json(change(value) or value)
+        files[name] = bundle._json(value | change)
     return bundle._zipped(files)
 
 
@@ -147,37 +147,23 @@ TAMPERED = {
     "a completion without its end": (AFTER, short, "the text|goes on|tokens"),
     "an end in the middle": (AFTER, after_its_end, "the text|with an end in another place"),
     "ids that are none": (AFTER, lambda lines: lines[0].__setitem__(3, [-1]), "no token ids"),
-    "another case": ("config.json", lambda c: c | {"case": "chess"}, "unknown case 'chess'"),
-    "the profile of tests": ("config.json", lambda c: c | {"profile": "smoke"}, "smoke"),
+    "another case": ("config.json", {"case": "chess"}, "unknown case 'chess'"),
+    "the profile of tests": ("config.json", {"profile": "smoke"}, "smoke"),
     "another model": (
-        "config.json",
-        lambda c: c | {"model_name_or_path": "Qwen/Qwen2.5-72B"},
+        *("config.json", {"model_name_or_path": "Qwen/Qwen2.5-72B"}),
         "has the embedded model data/nano/poker, and no other",
     ),
     "a link for a name": (
-        "config.json",
-        lambda c: c | {"also_evaluate": {"![t](http://evil.example/a.png)": {"limit": 5}}},
+        *("config.json", {"also_evaluate": {"![t](http://evil.example/a.png)": {"limit": 5}}}),
         "may name a place",
     ),
-    "a setting that is none": ("config.json", lambda c: c | {"learning": 1}, "learning"),
-    "fewer rows by the settings": (
-        "config.json",
-        lambda c: c | {"test_limit": 4},
-        "should not have",
-    ),
-    "no test rows by the settings": (
-        "config.json",
-        lambda c: c | {"measure": "validation"},
-        "never results",
-    ),
-    "other weights": (
-        "facts.json",
-        lambda f: f | {"model_weights": "0" * 64},
-        "embedded model here",
-    ),
-    "more facts": ("facts.json", lambda f: f | {"reward": 1.0}, "says more than"),
-    "a fact of another type": ("facts.json", lambda f: f | {"gpu": ["T4"]}, "gpu in facts.json"),
-    "a fact with markup": ("facts.json", lambda f: f | {"gpu": "T4](x)<b>"}, "gpu in facts.json"),
+    "a setting that is none": ("config.json", {"learning": 1}, "learning"),
+    "fewer rows by the settings": ("config.json", {"test_limit": 4}, "should not have"),
+    "no test rows by the settings": ("config.json", {"measure": "validation"}, "never results"),
+    "other weights": ("facts.json", {"model_weights": "0" * 64}, "embedded model here"),
+    "more facts": ("facts.json", {"reward": 1.0}, "says more than"),
+    "a fact of another type": ("facts.json", {"gpu": ["T4"]}, "gpu in facts.json"),
+    "a fact with markup": ("facts.json", {"gpu": "T4](x)<b>"}, "gpu in facts.json"),
     "a step after the last": (
         "metrics.jsonl",
         lambda lines: [*lines, {"kind": "train", "step": 3}],

@@ -16,6 +16,7 @@ from casebook.case import CasebookError
 from casebook.models import load, pretrained
 
 NANO = paths.DATA / "nano" / "poker"
+SMOKE = models.read_settings("poker", "smoke")
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +27,7 @@ def policy():
 @pytest.fixture
 def saved(policy, tmp_path):
     model, tokenizer = policy
-    models.save_policy(
-        model, tokenizer, tmp_path / "adapter", models.read_settings("poker", "smoke")
-    )
+    models.save_policy(model, tokenizer, tmp_path / "adapter", SMOKE)
     return tmp_path / "adapter"
 
 
@@ -56,24 +55,19 @@ def test_a_saved_policy_comes_back(policy, saved):
 
 
 def test_the_card_decides_and_not_the_profile(tmp_path):
-    other = {"dtype": "bfloat16", "attn_implementation": "eager"}
-    settings = models.read_settings("poker", "smoke") | other
+    settings = SMOKE | {"dtype": "bfloat16", "attn_implementation": "eager"}
     model, tokenizer = models.load_policy("poker", "smoke", settings=settings)
     models.save_policy(model, tokenizer, tmp_path, settings)
     again, _, card = models.load_saved(tmp_path)
     assert (again.dtype, card["dtype"]) == (torch.bfloat16, "bfloat16")
     assert again.config._attn_implementation == card["attn_implementation"] == "eager"
-    assert (
-        models.load_base(models.read_settings("poker", "smoke"))[0].config._attn_implementation
-        == "sdpa"
-    )
-    assert models.read_settings("poker", "smoke")["dtype"] == "float32"
+    assert models.load_base(SMOKE)[0].config._attn_implementation == "sdpa"
+    assert SMOKE["dtype"] == "float32"
 
 
 def test_a_policy_is_described_by_what_was_loaded():
-    settings = models.read_settings("poker", "smoke")
-    model, _ = models.load_base(settings | {"dtype": "bfloat16"})
-    found = models.describe(model, settings)
+    model, _ = models.load_base(SMOKE | {"dtype": "bfloat16"})
+    found = models.describe(model, SMOKE)
     weights = (NANO / "model.safetensors").read_bytes()
     assert found == {
         "name": "data/nano/poker",
@@ -84,7 +78,7 @@ def test_a_policy_is_described_by_what_was_loaded():
         "generator": "unsloth" if unsloth_chosen() else "transformers",
     }
     model.config._commit_hash = "0123abc"
-    there = models.describe(model, settings | {"model_name_or_path": "somebody/model"})
+    there = models.describe(model, SMOKE | {"model_name_or_path": "somebody/model"})
     assert (there["weights"], there["revision"]) == (None, "0123abc")
 
 
@@ -130,7 +124,7 @@ def test_a_damaged_base_model(tmp_path, damage):
         (folder / "model.safetensors").write_bytes(weights[:1000])
     if damage == "no config":
         (folder / "config.json").write_text("{")
-    settings = models.read_settings("poker", "smoke") | {"model_name_or_path": str(folder)}
+    settings = SMOKE | {"model_name_or_path": str(folder)}
     with pytest.raises(CasebookError, match="no model could be loaded"):
         models.load_policy("poker", "smoke", settings=settings)
 
@@ -138,10 +132,7 @@ def test_a_damaged_base_model(tmp_path, damage):
 @pytest.mark.parametrize("setting", ["load_in_4bit", "fast_inference"])
 @pytest.mark.skipif(unsloth_chosen(), reason="Unsloth answers for itself")
 def test_what_needs_unsloth_says_so(setting):
-    settings = models.read_settings("poker", "smoke") | {
-        setting: True,
-        "vllm_gpu_memory_utilization": 0.5,
-    }
+    settings = SMOKE | {setting: True, "vllm_gpu_memory_utilization": 0.5}
     with pytest.raises(CasebookError, match="need Unsloth"):
         models.load_policy("poker", "smoke", settings=settings)
 
@@ -235,7 +226,7 @@ def test_a_model_from_the_hub_does_not_pad_with_its_end(tmp_path, monkeypatch):
     entry = replace(pretrained.MODELS["smollm2"], hub=str(hub), pad="<pad>")
     monkeypatch.setattr(pretrained, "MODELS", {"smollm2": entry})
     monkeypatch.setenv("CASEBOOK_MODELS", str(tmp_path / "nothing fetched"))
-    settings = models.read_settings("poker", "smoke") | {"model_name_or_path": "smollm2"}
+    settings = SMOKE | {"model_name_or_path": "smollm2"}
     model, loaded = models.load_base(settings)
     assert (loaded.pad_token, loaded.eos_token) == ("<pad>", "<eos>")
     pads = {ids.pad_token_id for ids in (loaded, model.config, model.generation_config)}

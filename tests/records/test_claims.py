@@ -47,6 +47,9 @@ def figure(value, half=0.02):
     return {"value": value, "low": value - half, "high": value + half, "n": 100}
 
 
+OTHER = {"before": figure(0.1), "after": figure(0.2)}
+
+
 @pytest.fixture
 def load(tmp_path, monkeypatch):
     """Writes the rows of poker's claims.yaml, and reads its claims."""
@@ -65,14 +68,14 @@ def load(tmp_path, monkeypatch):
 
 @pytest.fixture
 def write_arm(tmp_path, monkeypatch):
-    """Writes the records of an arm, one (before, after) a seed, with intervals of +- 0.02."""
+    """Writes the records of an arm, one (before, after) a seed, with intervals of +- `half`."""
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
 
-    def write(*pairs, arm="made_up", profile="nano", model=FETCHED, **more):
+    def write(*pairs, arm="made_up", profile="nano", model=FETCHED, half=0.02, **more):
         for seed, pair in enumerate(pairs):
             record = {"case": "poker", "profile": profile, "arm": arm, "seed": seed}
             for when, value in zip(("before", "after"), pair, strict=True):
-                record[when] = {"accuracy": figure(value), "drift": value}
+                record[when] = {"accuracy": figure(value, half), "other": OTHER[when]}
             path = paths.RESULTS / "poker" / profile / arm / f"seed{seed}.json"
             paths.write_json(path, record | {"provenance": {"model": model}} | more)
 
@@ -160,16 +163,12 @@ def test_what_the_records_decide(came, write_arm, load, pairs, condition, outcom
 
 
 @pytest.mark.parametrize(
-    ("after", "outcome"), [(0.15, "held"), (0.3, "partly"), ((0.15, 0.15, 0.3), "partly")]
+    ("after", "outcome"),
+    [([0.15] * 3, "held"), ([0.3] * 3, "partly"), ([0.15, 0.15, 0.3], "partly")],
 )
 def test_a_gain_is_held_against_another(came, write_arm, after, outcome):
     """Of two figures that rise, one is to gain less; the other gains 0.1."""
-    for seed, value in enumerate(after if isinstance(after, tuple) else [after] * 3):
-        record = {"case": "poker", "profile": "smol", "seed": seed, "arm": "made_up"}
-        record |= {"before": {"accuracy": figure(0.1, 0.001), "other": figure(0.1)}}
-        record |= {"after": {"accuracy": figure(value, 0.001), "other": figure(0.2)}}
-        path = paths.RESULTS / "poker" / "smol" / "made_up" / f"seed{seed}.json"
-        paths.write_json(path, record | {"provenance": {"model": FETCHED}})
+    write_arm(*[(0.1, value) for value in after], profile="smol", half=0.001)
     other = ["made_up/before/other", "made_up/after/other"]
     found, measured = came(left=PAIR["left"], expected="rises", gains_less_than=other)
     assert found == outcome

@@ -1,7 +1,6 @@
 """Finding a run again, and what is left of one that was damaged."""
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -43,11 +42,6 @@ PARTS = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state
 PARTS += ("trainer_state.json",)
 
 
-def go_on(run):
-    """Make a run ready to go on."""
-    assert prepare(run, training.read_config(("poker", "smoke")))
-
-
 @pytest.fixture
 def begun(tmp_path):
     """A run that was stopped in its fourth step, with checkpoints of the second and third."""
@@ -77,29 +71,22 @@ def state(run):
     return step, list(steps), [int(file.stem[6:]) for file in files]
 
 
-def test_a_run_goes_on_at_its_newest_checkpoint_with_what_was_written_up_to_there(begun):
-    go_on(begun)
-    assert state(begun) == (3, [1, 2, 3], [1, 2, 3])
-
-
-def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over(begun):
-    (begun.path / "checkpoints" / "checkpoint-3" / "whole").unlink()
-    go_on(begun)
-    assert state(begun) == (2, [1, 2], [1, 2])
-    assert not (begun.path / "checkpoints" / "checkpoint-3").exists()
+@pytest.mark.parametrize(("whole", "step"), [([2, 3], 3), ([2], 2), ([], 0)])
+def test_a_run_goes_on_at_its_newest_whole_checkpoint_with_what_was_written_up_to_there(
+    begun, whole, step
+):
+    folder = begun.path / "checkpoints"
+    for cut in {2, 3} - set(whole):  # killed while writing it
+        (folder / f"checkpoint-{cut}" / "whole").unlink()
+    assert prepare(begun, training.read_config(("poker", "smoke")))
+    steps = list(range(1, step + 1))
+    assert state(begun) == (step, steps, steps)
+    assert {path.name for path in folder.iterdir()} == {f"checkpoint-{n}" for n in whole}
 
 
 def test_the_first_setting_that_differs_is_named(begun):
     with pytest.raises(CasebookError, match=r"another configuration .* beta was .* and is 0\.5"):
         prepare(begun, training.read_config(("poker", "smoke"), {"beta": 0.5}))
-
-
-def test_without_a_checkpoint_a_run_begins_anew(begun):
-    shutil.rmtree(begun.path / "checkpoints" / "checkpoint-2")
-    (begun.path / "checkpoints" / "checkpoint-3" / "whole").unlink()  # killed while writing it
-    go_on(begun)
-    assert state(begun) == (0, [], [])
-    assert not list((begun.path / "checkpoints").iterdir())
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1" + bytes(40) + b"PAR1"])
