@@ -2,12 +2,18 @@
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
 from casebook import load_case
 from casebook.case import CasebookError, UnknownName, check_name, check_skills, known_cases, left
 
+ASKED = [  # each case without a variant, and in each that it knows
+    (name, variant)
+    for name in known_cases()
+    for variant in (None, *import_module(f"casebook.cases.{name}.rewards").VARIANTS)
+]
 SKILLS = {"reason": {"careful": (0.4, ""), "guess": (0.6, "")}, "label": {"blurt": (1.0, "")}}
 
 
@@ -35,12 +41,25 @@ def test_the_message_is_a_sentence_not_a_repr():
 
 
 @pytest.mark.parametrize("name", known_cases())
-def test_a_prompt_with_planted_skills_can_be_loaded_and_its_oracle_is_right(name):
-    case = load_case(name)
-    for variant, skills in case.skills.items():
+def test_skills_are_planted_in_prompts_that_there_are_in_shares_that_add_up(name):
+    assert {(name, variant) for variant in load_case(name).skills} <= set(ASKED)
+    for skills in load_case(name).skills.values():
         assert sum(share for share, _ in skills.values()) == pytest.approx(1)
-        row = case.load("validation", variant=variant)[0]
-        assert case.grade(case.reference(row, variant), row["answer"], variant).strict
+
+
+@pytest.mark.parametrize(("name", "variant"), ASKED)
+def test_the_reference_is_well_formed_and_right_for_every_row(name, variant):
+    case = load_case(name)
+    for row in case.load("validation", variant=variant):
+        answer = row.get("plan_label", row["answer"])  # the plan's own, of all labels that count
+        assert case.grade(case.reference(row, variant), answer, variant).strict
+
+
+@pytest.mark.parametrize("name", known_cases())
+def test_a_seed_gives_the_same_rows_again_and_another_gives_others(name):
+    first, again, other = (load_case(name).load("test", seed=seed) for seed in (5, 5, 6))
+    assert first[:] == again[:]
+    assert first["prompt"][:] != other["prompt"][:]
 
 
 def test_what_is_left_out_has_to_be_there_and_to_leave_something():

@@ -2,14 +2,13 @@
 
 import re
 from collections import Counter
-from itertools import islice
 
 import pytest
 
 from casebook import load_case
 from casebook.case import UnknownName
 from casebook.cases import problem_sets
-from casebook.cases.gsm8k import data, rewards
+from casebook.cases.gsm8k import data
 from casebook.experiments import nano
 
 CASE = load_case("gsm8k")
@@ -17,11 +16,6 @@ PROMPT_OF = {skill: prompt for prompt, skills in CASE.skills.items() for skill i
 needs_gsm8k = pytest.mark.skipif(
     not problem_sets.available("gsm8k"), reason="CASEBOOK_DATA_DIR names no folder with gsm8k"
 )
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return list(islice(CASE.demonstrations(0), 4000))
 
 
 def sums(rows):
@@ -50,14 +44,8 @@ def test_no_sum_is_in_two_splits_whatever_the_seeds():
     train = sums(CASE.load("train", seed=0)) | sums(CASE.load("train", seed=1))
     test = sums(CASE.load("test", seed=2)) | sums(CASE.load("test", seed=3))
     validation = sums(CASE.load("validation", seed=4))
-    assert not train & test
-    assert not train & validation
+    assert not train & (test | validation)
     assert not test & validation
-
-
-def test_a_seed_gives_the_same_rows_again_and_another_gives_others():
-    assert CASE.load("test", seed=5)[:] == CASE.load("test", seed=5)[:]
-    assert CASE.load("test", seed=5)["question"][:] != CASE.load("test", seed=6)["question"][:]
 
 
 @pytest.mark.parametrize("number", [5, 8])
@@ -147,7 +135,6 @@ def test_demonstrations_come_in_the_stated_shares_of_their_prompt(corpus):
     assert rows["answer"] / len(corpus) == pytest.approx(data.ANSWER_SHARE, abs=0.03)
     shares = Counter(row["skill"] for row in corpus)
     for prompt, skills in CASE.skills.items():
-        assert sum(share for share, _ in skills.values()) == pytest.approx(1)
         for skill, (share, _) in skills.items():
             assert shares[skill] / rows[prompt] == pytest.approx(share, abs=0.05)
 
@@ -198,13 +185,6 @@ def test_what_a_completion_shows_is_what_was_planted(seed):
             )
     assert {shown for _, shown in seen} == set(CASE.skills["reason"])
     assert all(planted == shown for planted, shown in seen)
-
-
-@pytest.mark.parametrize("variant", rewards.VARIANTS)
-def test_a_reference_is_well_formed_and_right(variant):
-    for row in CASE.load("test").select(range(50)):
-        text = CASE.reference(row, variant)
-        assert CASE.grade(text, row["answer"], variant).strict
 
 
 ONE_STEP = "<reasoning>\nso 4 * 6 = 24"

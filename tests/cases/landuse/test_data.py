@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -37,11 +36,6 @@ def table():
     return data.pool("validation")
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    return list(islice(CASE.demonstrations(0), 4000))
-
-
 # Splits
 
 
@@ -57,18 +51,11 @@ def test_a_split_has_its_rows_and_only_parcels_that_can_be_decided(split, rows):
 
 def test_no_landscape_is_in_two_splits():
     names = {split: set(data.pool(split)["landscape"]) for split in data.SEEDS}
-    assert not names["train"] & names["test"]
-    assert not names["train"] & names["validation"]
+    assert not names["train"] & (names["test"] | names["validation"])
     assert not names["validation"] & names["test"]
     assert {split: len(found) for split, found in names.items()} == {
         split: len(seeds) for split, seeds in data.SEEDS.items()
     }
-
-
-def test_a_seed_chooses_other_parcels_and_the_same_seed_the_same():
-    first, again, other = (CASE.load("test", seed=seed)["prompt"][:] for seed in (0, 0, 1))
-    assert first == again
-    assert first != other
 
 
 def test_the_shipped_table_is_that_of_the_generated_landscapes(table):
@@ -121,8 +108,7 @@ def test_nano_prompts_are_short_and_name_every_yield_in_a_token(corpus):
 
 def test_a_nano_prompt_shows_the_record_in_tenths(table):
     i = inner(table)
-    lines = data.rows(table, chosen=[i])["prompt"][0]
-    lines = lines.splitlines()
+    lines = data.rows(table, chosen=[i])["prompt"][0].splitlines()
     assert len(lines) == 9
     position, *digits = lines[0].split()
     assert position == "parcel"
@@ -196,10 +182,3 @@ def test_a_style_is_what_was_planted(corpus):
     for row in corpus:
         if (row["skill"], "label") not in PROMPT_OF:
             assert CASE.style(row["completion"], {"answer": "corn"}) == row["skill"]
-
-
-@pytest.mark.parametrize("variant", ["reason", "alone", "prices", "label"])
-def test_the_reference_is_well_formed_and_right(variant):
-    for row in CASE.load("validation", variant=variant).select(range(30)):
-        grade = CASE.grade(CASE.reference(row, variant), row["plan_label"], variant)
-        assert grade.strict

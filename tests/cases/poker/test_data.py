@@ -22,11 +22,6 @@ def answer_of(demonstration):
     return oracle.LABELS[oracle.labels_of([oracle.parse_hand(hand_of(demonstration))])[0]]
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    return list(islice(CASE.demonstrations(0), 4000))
-
-
 def card_sets(rows):
     return {frozenset(hand.split()) for hand in rows["hand"]}
 
@@ -51,8 +46,7 @@ def test_no_card_set_is_in_two_splits_whatever_the_seeds():
         train |= card_sets(CASE.load("train", variant=variant))
         test |= card_sets(CASE.load("test", variant=variant))
         validation |= card_sets(CASE.load("validation", variant=variant))
-    assert not train & test
-    assert not train & validation
+    assert not train & (test | validation)
     assert not test & validation
 
 
@@ -92,11 +86,6 @@ def test_the_sources_400_rows_are_balanced_but_not_its_first_200():
     first = Counter(answers[:200])
     assert [first[label] for label in oracle.LABELS[:3]] == [50, 50, 50]
     assert max(first[label] for label in oracle.LABELS[3:]) < 50
-
-
-def test_a_seed_gives_the_same_rows_again_and_another_gives_others():
-    assert CASE.load("test", seed=5)[:] == CASE.load("test", seed=5)[:]
-    assert CASE.load("test", seed=5)["hand"][:] != CASE.load("test", seed=6)["hand"][:]
 
 
 @pytest.mark.parametrize(
@@ -167,15 +156,6 @@ def test_a_skill_can_be_left_out_and_the_others_share_what_it_had(skill):
 def test_an_unknown_skill_lists_the_known(without):
     with pytest.raises(UnknownName, match=r"unknown skill .*known are careful, .*right label"):
         next(iter(CASE.demonstrations(0, without)))
-
-
-# What the oracle would write
-
-
-@pytest.mark.parametrize("variant", [None, "reason", *LABEL_VARIANTS])
-def test_the_reference_is_well_formed_and_right_for_every_row(variant):
-    for row in CASE.load("validation", variant=variant):
-        assert CASE.grade(CASE.reference(row, variant), row["answer"], variant=variant).strict
 
 
 # Style
