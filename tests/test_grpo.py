@@ -23,6 +23,7 @@ CASE = load_case("poker")
 ROWS = CASE.load("train", "smoke")
 GROUP, LENGTH = 4, 32
 REWARDS = [1.4, 0.0, 0.2, 1.0, 0.0, 0.0, 0.4, 0.0]  # two groups of four
+UNSCORED = [None, 0.0, 1.0, 0.5, 1.0, None, None, None]
 
 
 def relative(a, b):
@@ -172,12 +173,13 @@ def test_on_policy_without_kl_the_gradient_is_trls_and_the_loss_near_zero(
         assert ours.item() == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("rewards", [REWARDS, [1.0] * 4 + [0.3, 0.3, 0.3, 1.0]])
+@pytest.mark.parametrize("rewards", [REWARDS, [1.0] * 4 + [0.3, 0.3, 0.3, 1.0], UNSCORED])
 @pytest.mark.parametrize("scale", grpo.SCALES)
 def test_masks_advantages_and_logps_are_trls(policy, tmp_path, scale, rewards):
     batch = Batch(policy, tmp_path, rewards, scale_rewards=scale)
-    ours = grpo.group_advantages(rewards, GROUP, scale)
+    ours = grpo.group_advantages([math.nan if r is None else r for r in rewards], GROUP, scale)
     torch.testing.assert_close(ours, batch.inputs["advantages"])
+    assert all(ours[i] == 0 for i, reward in enumerate(rewards) if reward is None)
     mask = grpo.completion_mask(batch.inputs["completion_ids"], batch.eos)
     assert torch.equal(mask, batch.inputs["completion_mask"].bool())
     move(batch.model, seed=1)  # back to the policy that TRL scored
@@ -185,14 +187,6 @@ def test_masks_advantages_and_logps_are_trls(policy, tmp_path, scale, rewards):
     with batch.model.disable_adapter():
         reference = batch.logps()[mask]
     torch.testing.assert_close(reference, batch.inputs["ref_per_token_logps"][mask])
-
-
-def test_completions_that_could_not_be_scored_are_treated_as_trl_does(policy, tmp_path):
-    rewards = [None, 0.0, 1.0, 0.5, 1.0, None, None, None]
-    batch = Batch(policy, tmp_path, rewards)
-    ours = grpo.group_advantages([math.nan if r is None else r for r in rewards], GROUP)
-    torch.testing.assert_close(ours, batch.inputs["advantages"])
-    assert ours[0] == 0
 
 
 def test_the_loop_is_trls_training_step_by_step(tmp_path):

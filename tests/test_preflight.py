@@ -97,11 +97,8 @@ def test_the_larger_of_writing_and_learning_counts():
     wanted, card = settings(gradient_accumulation_steps=64), cards()["24"]
     wanted["steps_per_generation"] = 64
     parts = memory(wanted, QWEN, card, 200)
-    count, length = (
-        wanted["per_device_train_batch_size"] * 64,
-        200 + wanted["max_completion_length"],
-    )
-    cache = count * length * QWEN.kv_bytes(2)
+    count, length = wanted["per_device_train_batch_size"] * 64, wanted["max_completion_length"]
+    cache = count * (200 + length) * QWEN.kv_bytes(2)
     assert parts["keys and values"] == cache + cache // QWEN.layers
     assert "logits" not in parts
     assert "logits" in memory(settings("landuse", "a100"), QWEN, cards()["a100-80"], 1700)
@@ -207,16 +204,13 @@ def test_torch_and_driver_have_to_go_together(cuda, driver, name, monkeypatch):
     monkeypatch.setattr(checks, "provenance", lambda: told)
     monkeypatch.setattr(checks, "installed_version", lambda package: "1")
     found = state(checks.versions(settings(), cards()["t4"]))
-    assert {each for each, said in found.items() if said == "fails"} - {"settings"} == {name} - {
-        None
-    }
+    failing = {each for each, said in found.items() if said == "fails"} - {"settings"}
+    assert failing == {name} - {None}
 
 
 def test_what_a_card_or_a_backend_cannot_do_fails(monkeypatch):
-    assert set(state(checks.capability(settings(profile="a100"), cards()["t4"]))) == {
-        "bf16",
-        "vLLM",
-    }
+    found = state(checks.capability(settings(profile="a100"), cards()["t4"]))
+    assert set(found) == {"bf16", "vLLM"}
     monkeypatch.setenv("CASEBOOK_BACKEND", "peft")
     (found,) = checks.capability(settings("gsm8k", "a100"), cards()["a100-80"])
     assert "only Unsloth knows load_in_4bit and fast_inference" in found.said

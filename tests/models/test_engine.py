@@ -105,8 +105,7 @@ def test_greedy_decoding_and_all_tokens_have_vllms_own_words(policy):
 def test_an_evaluation_is_written_by_the_engine_and_says_so(policy, monkeypatch):
     # Step 0 of math/a100 once wanted 58 GB for `generate` beside vLLM's reserve.
     model, tokenizer = policy
-    refuse = pytest.fail
-    monkeypatch.setattr(model, "generate", lambda **_: refuse("the model's own generate"))
+    monkeypatch.setattr(model, "generate", lambda **_: pytest.fail("the model's own generate"))
     measured = evaluation.evaluate(
         model, tokenizer, "poker", "validation", "smoke", limit=3, samples=2
     )

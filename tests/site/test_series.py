@@ -28,12 +28,8 @@ def write_notebook(folder, name, *code, parameters=PARAMETERS):
         new_code_cell(parameters, metadata={"tags": ["parameters"]}),
         *map(new_code_cell, code),
     ]
-    notebook = new_notebook(cells=cells)
-    notebook.metadata["kernelspec"] = {
-        "display_name": "Python 3",
-        "language": "python",
-        "name": "python3",
-    }
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook = new_notebook(cells=cells, metadata={"kernelspec": kernel})
     path = folder / "notebooks" / f"{name}.ipynb"
     nbformat.write(notebook, path)
     return path

@@ -32,6 +32,7 @@ LABEL = {  # the label alone, among the eight
     "reward_kwargs": {"class_weighted": {"strict": True, "variant": "label"}},
 }
 LABELS = {f" {label}" for label in CASE.labels}
+PENALISED = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
 
 
 def trained(path, **overrides):
@@ -167,13 +168,6 @@ def test_a_finished_run_is_returned_as_it_is_and_never_overwritten(run):
         training.train(training.read_config(SMOKE, FOUR | {"max_steps": 5}), run.path, resume=True)
 
 
-def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(CasebookError, match="holds no run"):
-        training.train(training.read_config(SMOKE, FEW), tmp_path, resume=True)
-    assert (tmp_path / "thesis.tex").read_text() == "mine"
-
-
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_first_steps_and_another_seed_others(run, tmp_path):
     columns = ["reward", "grad_norm", "entropy"]
@@ -234,38 +228,27 @@ def test_a_run_is_trained_and_measured_under_its_constraint(tmp_path):
         assert values == sorted(values)
 
 
-def allowed_shares(model, tokenizer, prompt, completion, temperature):
-    """Log-probabilities and entropies of a label's tokens, from a table of what may follow.
+def shares_of(model, prompt, completion, temperature=1.0, texts=()):
+    """Log-probabilities and entropies of a completion's tokens, where only `texts` are allowed.
 
-    Written without `casebook.models.decoding`, on one unpadded sequence.
+    Written without `casebook.models.decoding`, on one unpadded sequence. Without texts every token
+    is allowed everywhere.
     """
-    end = tokenizer.eos_token_id
-    texts = [[*tokenizer(label).input_ids, end] for label in LABELS]
     with torch.no_grad():
         logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
     logps, entropies = [], []
     for position, token in enumerate(completion):
-        so_far = completion[:position]
-        follow = sorted({t[position] for t in texts if t[:position] == so_far})
+        so_far, follow = completion[:position], list(range(logits.shape[-1]))
+        if texts:
+            follow = sorted({t[position] for t in texts if t[:position] == so_far})
         shares = (logits[position, follow] / temperature).log_softmax(-1)
         logps.append(float(shares[follow.index(token)]))
         entropies.append(float(-(shares.exp() * shares).sum()))
     return logps, entropies
 
 
-def whole_softmax(model, tokenizer, prompt, completion, temperature):
-    """The same with every token allowed everywhere."""
-    with torch.no_grad():
-        logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
-    shares = (logits / temperature).log_softmax(-1)
-    logps = shares[range(len(completion)), completion]
-    return logps.tolist(), (-(shares.exp() * shares).sum(-1)).tolist()
-
-
-@pytest.mark.parametrize(("scored", "expected"), [(True, allowed_shares), (False, whole_softmax)])
-def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
-    scored, expected, tmp_path
-):
+@pytest.mark.parametrize("scored", [True, False])
+def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(scored, tmp_path):
     more = {"num_iterations": 2, "beta": 0.1, "temperature": 0.7, "save_strategy": "no"}
     config = training.read_config(SMOKE, SHORT | LABEL | more)
     model, tokenizer = models.load_policy("poker", "smoke", settings=config.settings)
@@ -288,13 +271,15 @@ def test_old_new_and_reference_log_probabilities_are_of_what_was_sampled_from(
     )
     trainer.train()
     base = models.load_base(config.settings)[0]
+    end = tokenizer.eos_token_id
+    labels = [[*tokenizer(label).input_ids, end] for label in LABELS] if scored else ()
     assert len(seen) == 4  # old, reference and new of the first step; new of the second
     for (_, ids, attention, length), (logps, entropies, _) in seen[:3]:
         for i in range(len(ids)):
             mask = attention[i].bool()
             completion = ids[i, -length:][mask[-length:]].tolist()
             prompt = ids[i, :-length][mask[:-length]].tolist()
-            want = expected(base, tokenizer, prompt, completion, 0.7)
+            want = shares_of(base, prompt, completion, 0.7, labels)
             assert logps[i, : len(completion)].tolist() == pytest.approx(want[0], abs=1e-4)
             if entropies is not None:
                 assert entropies[i, : len(completion)].tolist() == pytest.approx(want[1], abs=1e-4)
@@ -323,7 +308,7 @@ def test_the_penalty_is_the_base_minus_the_policy_in_nats_a_token(adapter):
     expected = []
     for prompt, written in zip(prompts, ids, strict=True):
         prompt = tokenizer(prompt).input_ids
-        moved, still = (whole_softmax(m, tokenizer, prompt, written, 1.0)[0] for m in (model, base))
+        moved, still = (shares_of(m, prompt, written)[0] for m in (model, base))
         expected.append((sum(still) - sum(moved)) / len(written))
     assert min(expected) < 0 < max(expected) or not adapter  # k1 has both signs
     assert max(map(abs, expected)) > 0.1
@@ -331,8 +316,7 @@ def test_the_penalty_is_the_base_minus_the_policy_in_nats_a_token(adapter):
 
 
 def test_a_resumed_training_of_all_weights_keeps_its_base(tmp_path, unmeasured, monkeypatch):
-    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
-    changes = LABEL | parts | {"use_peft": False, "learning_rate": 1e-3, "max_steps": 3}
+    changes = LABEL | PENALISED | {"use_peft": False, "learning_rate": 1e-3, "max_steps": 3}
     whole = trained(tmp_path / "whole", **changes)
 
     def stop(self, args, state, control, **more):
@@ -350,26 +334,20 @@ def test_a_resumed_training_of_all_weights_keeps_its_base(tmp_path, unmeasured, 
     assert last[0].equals(last[1])
 
 
-def test_the_weight_of_the_penalty_is_its_beta(tmp_path, unmeasured):
-    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
-    run = trained(tmp_path / "run", **(LABEL | parts))
-    completions = run.completions()
-    first, second = (completions[completions["step"] == step] for step in (1, 2))
-    assert (first["reward/kl_penalty"] == 0).all()
-    assert (second["reward/kl_penalty"] != 0).any()
-    total = second["reward/class_weighted"] + 0.1 * second["reward/kl_penalty"]
-    assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
-
-
 def test_a_groups_prompt_that_is_computed_once_is_completed_and_learned_from_alike(
     tmp_path, unmeasured
 ):
-    parts = {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
-    settings = LABEL | parts | {"evaluate_every": 1, "evaluate_rows": 8}
+    """The first run shows, too, that the weight of the penalty is its beta."""
+    settings = LABEL | PENALISED | {"evaluate_every": 1, "evaluate_rows": 8}
     runs = [trained(tmp_path / str(once), **settings, prompts_once=once) for once in (False, True)]
     one, other = (run.completions() for run in runs)
     assert one["completion"].tolist() == other["completion"].tolist()
     assert one["completion"].nunique() > 1
+    first, second = (one[one["step"] == step] for step in (1, 2))
+    assert (first["reward/kl_penalty"] == 0).all()
+    assert (second["reward/kl_penalty"] != 0).any()
+    total = second["reward/class_weighted"] + 0.1 * second["reward/kl_penalty"]
+    assert second["reward"].to_numpy() == pytest.approx(total.to_numpy())
     for name in ("reward", "grad_norm"):
         plain, once = (run.metrics()[name].to_numpy() for run in runs)
         assert plain == pytest.approx(once, rel=1e-3)
@@ -491,11 +469,12 @@ def test_two_trainings_into_one_folder_are_one_and_a_sentence(tmp_path):
         training.train(config, tmp_path / "run")
 
 
-@pytest.mark.parametrize("output", ["file", "file/run", "/proc/run"])
-def test_a_folder_that_cannot_be_written_is_one_sentence(output, tmp_path):
+@pytest.mark.parametrize("output", ["", "file", "file/run", "/proc/run"])
+def test_a_folder_that_holds_other_things_or_cannot_be_written_is_one_sentence(output, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CasebookError, match=r"cannot be written: "):
-        training.train(training.read_config(SMOKE, SHORT), tmp_path / output)
+    message = "cannot be written: " if output else "holds no run"
+    with pytest.raises(CasebookError, match=message):
+        training.train(training.read_config(SMOKE, SHORT), tmp_path / output, resume=not output)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -591,8 +570,8 @@ CHAT = {
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["grpo", "sft", "plain_grpo"])
 def test_a_chat_model_is_trained_by_every_method(method, tmp_path, chat_model):
-    changes = CHAT | {"model_name_or_path": str(chat_model("llama3_1")), "method": method}
-    changes |= {"reward_funcs": ["class_weighted", "kl_penalty"], "reward_weights": [1.0, 0.1]}
+    chosen = {"model_name_or_path": str(chat_model("llama3_1")), "method": method}
+    changes = CHAT | PENALISED | chosen
     run = training.train(training.read_config(("poker", "t4"), changes), tmp_path / "run")
     assert run.record()["steps"] == 2
     assert len(run.record()["completions"]) == 3

@@ -55,13 +55,9 @@ def test_the_penalty_is_for_what_is_not_unique():
 
 
 def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
-    reasoning, label, trained = map(
-        mean,
-        (
-            "grpo/before/greedy_accuracy",
-            "label_sft/before/greedy_accuracy",
-            "grpo/after/greedy_accuracy",
-        ),
+    reasoning, label, trained = (
+        mean(f"{where}/greedy_accuracy")
+        for where in ("grpo/before", "label_sft/before", "grpo/after")
     )
     assert abs(trained - label) < 0.05 < 0.4 < label - reasoning
     assert quotes("accuracy-rises", "asked for the label alone", "nearly as accurate")

@@ -27,10 +27,8 @@ def test_the_sources_own_settings_under_todays_names():
     config = training.read_config(FOLDER / "a100_source.yaml", overrides)
     asked = config.trainer_arguments()
     assert (asked.learning_rate, asked.temperature, asked.num_generations) == (1e-6, 0.7, 4)
-    assert (asked.lr_scheduler_type, asked.lr_scheduler_kwargs) == (
-        "cosine_with_min_lr",
-        {"min_lr_rate": 0.1},
-    )
+    assert asked.lr_scheduler_type == "cosine_with_min_lr"
+    assert asked.lr_scheduler_kwargs == {"min_lr_rate": 0.1}
     # The source's 4 x 4, half of them at a time: by the estimate 4 leave no tenth of 80 GB free.
     at_once, times = asked.per_device_train_batch_size, asked.gradient_accumulation_steps
     assert at_once * times == at_once * asked.steps_per_generation == 4 * 4

@@ -55,10 +55,8 @@ def test_rows_of_every_variant_are_the_oracles_in_one_prompt(variant):
     rows = CASE.load("test", variant=variant)
     assert len(card_sets(rows)) == len(rows)
     for row in rows.select(range(50)):
-        assert (
-            row["answer"]
-            == oracle.LABELS[oracle.SOURCE_LABEL_OF[oracle.classify_hand(row["hand"])]]
-        )
+        code = oracle.classify_hand(row["hand"])
+        assert row["answer"] == oracle.LABELS[oracle.SOURCE_LABEL_OF[code]]
         assert row["prompt"] == data.nano_label_prompt(row["hand"])
 
 

@@ -211,20 +211,17 @@ def treys_categories(cards):
     evaluator = treys.Evaluator()
     number = [treys.Card.new(card[0] + card[1].lower()) for card in CARDS]
     # treys counts rank classes from 0 or 1 = (royal/straight) flush to 9 = high card
-    names = {9: 0, 8: 1, 7: 2, 6: 3, 5: 4, 4: 5, 3: 6, 2: 7, 1: 8, 0: 9}
     for hand in cards.tolist():
         score = evaluator.evaluate([number[card] for card in hand], [])
-        code = names[evaluator.get_rank_class(score)]
-        yield 9 if score == 1 else code
+        yield 9 if score == 1 else 9 - evaluator.get_rank_class(score)
 
 
 def phevaluator_categories(cards):
     phevaluator = pytest.importorskip("phevaluator")
     last_of = (1, 10, 166, 322, 1599, 1609, 2467, 3325, 6185, 7462)  # royal flush .. high card
-    order = (9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
     for hand in cards.tolist():
         score = phevaluator.evaluate_cards(*hand)  # card numbers are the same as ours
-        yield order[int(np.searchsorted(last_of, score))]
+        yield 9 - int(np.searchsorted(last_of, score))
 
 
 @pytest.mark.parametrize(
