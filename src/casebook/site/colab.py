@@ -48,7 +48,7 @@ _UNPACK = """\
                 print("Without Drive the file has to be uploaded each time.")
             files = glob("*casebook*.zip") + glob("drive/MyDrive/*casebook*.zip")
             if not files:
-                print("Upload casebook-{case}.zip (Files, on the left), then run this again.")
+                print("Upload casebook-{case}.zip (Files, left), run this again.")
                 sys.exit("`make colab` makes it; GitHub's Download ZIP will do, too.")
             file = min(files, key=lambda name: "-{case}." not in name)
             subprocess.check_call(["unzip", "-qo", file])
