@@ -157,6 +157,7 @@ def test_the_cell_installs_what_fits_and_runs_again_after_a_restart(
     assert not [c for c in colab.conflicts if not UNSLOTH.fullmatch(c)]
     assert "vllm" in expected or not capability or "vLLM" in said, f"it left vLLM out: {said!r}"
 
+    colab.run(cell)
     colab.restart()
     colab.run(cell)
     assert colab.run(WHERE).split() == where
