@@ -11,7 +11,7 @@ from casebook import install, paths
 @pytest.mark.parametrize(
     ("capability", "torch", "wheel", "why"),
     [
-        (7.5, "2.11.0+cu128", None, "8.0 it was not tried, CASEBOOK_TRY_VLLM=1 does, and here is 7.5"),
+        (7.5, "2.11.0+cu128", None, "CASEBOOK_TRY_VLLM=1 does, and here is 7.5"),
         (8.0, "2.11.0+cu128", "0.26.0+cu129", "its build fits torch 2.11.0+cu128"),
         (8.9, "2.13.0+cu130", "vllm==0.30.0", "its build fits torch 2.13.0+cu130"),
         (10.0, "2.13.0+cu130", "vllm-bnb-plugin==0.0.3", "its build fits"),
