@@ -24,6 +24,7 @@ MODELS = {  # name -> bits of the weights
     "unsloth/Meta-Llama-3.1-8B-Instruct": (16, 4),
     "Qwen/Qwen3-8B": (16, 4),
 }
+CARDS = {"t4": "T4", "24": "24 GB (L4, A10)", "a100-40": "A100, 40 GB", "h100": "H100 SXM"}
 PROMPT, LENGTH, COMPLETIONS = 256, 256, 16
 PAGE = """\
 # Which model fits which card
@@ -32,9 +33,10 @@ PAGE = """\
 
 Estimates of `casebook preflight`, not measurements: no step of these was run here. In a step the
 model writes, and learns from, {completions} completions of at most {length} tokens, eight of a
-prompt of at most {prompt} tokens; LoRA has rank 32, and Unsloth trains without vLLM. *Fits* means
-that the sum fits with its error bar, *close* that it fits without it, *no* that it does not.
-Seconds are the range of a step. [What runs where](hardware.md) says how both are reckoned.
+prompt of at most {prompt} tokens; LoRA has rank 32, and Unsloth trains without vLLM. *GiB* is the
+sum of the memory. Seconds are the range of a step, where the sum fits with its error bar; *close*
+means that it fits without it, *no* that it does not. [What runs where](hardware.md) says how both
+are reckoned.
 
 {table}
 
@@ -47,22 +49,21 @@ are the mean of a completion. The last column divides the seconds by the plain s
 
 
 def told(model: str, bits: int, gpu: str) -> str:
-    """Verdict, memory and seconds of one model on one card."""
-    machine, shape = sizes.cards()[gpu], sizes.known_shapes()[model]
+    """Seconds of a step of one model on one card, where it fits; without a card the memory."""
+    machine, shape = sizes.cards()[gpu or "a100-80"], sizes.known_shapes()[model]
     settings = read_settings("gsm8k", "t4") | {
         **{"model_name_or_path": model, "load_in_4bit": bits == 4, "beta": 0.0, "lora_r": 32},
         **{"per_device_train_batch_size": COMPLETIONS, "gradient_accumulation_steps": 1},
         **{"steps_per_generation": 1, "max_completion_length": LENGTH},
     }
     total = sum(estimate.memory(settings, shape, machine, PROMPT).values())
-    low, high = ((1 + sign * estimate.ERROR_GPU) * total for sign in (-1, 1))
-    if low > machine.there:
+    if not gpu:
+        return f"{total / sizes.GIB:.0f}"
+    if (1 - estimate.ERROR_GPU) * total > machine.there:
         return "no"
-    word = "fits" if high <= machine.there else "close"
-    seconds = "{:.0f} to {:.0f} s".format(
-        *estimate.seconds_per_step(settings, shape, machine, PROMPT)
-    )
-    return f"{word}, {total / sizes.GIB:.0f} GiB, {seconds}"
+    word = "" if (1 + estimate.ERROR_GPU) * total <= machine.there else "close, "
+    fast, slow = estimate.seconds_per_step(settings, shape, machine, PROMPT)
+    return f"{word}{fast:.0f} to {slow:.0f} s"
 
 
 def plain_seconds(row: dict, vllm: bool) -> float:
@@ -80,16 +81,17 @@ def plain_seconds(row: dict, vllm: bool) -> float:
 
 def page() -> str:
     """The page as Markdown."""
-    cards = sizes.cards()
-    rows = [["model", "bits", *(card.name for card in cards.values())]]
+    rows = [["model", "bits", "GiB", *CARDS.values()]]
     rows.append(["---"] * len(rows[0]))
     for model, widths in MODELS.items():
-        rows += [[f"`{model}`", str(b), *(told(model, b, gpu) for gpu in cards)] for b in widths]
+        for bits in widths:
+            cells = (told(model, bits, gpu) for gpu in ("", *CARDS))
+            rows.append([model.partition("/")[2], str(bits), *cells])
     shown = [["model", "bits", "card", "completions", "tokens", "seconds", "of the sum"]]
     shown.append(["---"] * len(shown[0]))
     for row in yaml.safe_load(PUBLISHED.read_text()):
-        ratio, card = row["seconds"] / plain_seconds(row, vllm=True), cards[row["gpu"]].name
-        cells = [f"`{row['model']}`", row["bits"], card, row["completions"], row["tokens"]]
+        ratio, model = row["seconds"] / plain_seconds(row, vllm=True), row["model"].split("/")[1]
+        cells = [model, row["bits"], CARDS[row["gpu"]], row["completions"], row["tokens"]]
         shown.append([*map(str, cells), f"{row['seconds']}", f"{ratio:.1f} times"])
     lines = {"table": rows, "published": shown}
     text = {n: "\n".join(f"| {' | '.join(row)} |" for row in t) for n, t in lines.items()}
