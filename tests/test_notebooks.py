@@ -12,7 +12,7 @@ import pytest
 
 from casebook.site.colab import install_cell, variant_of
 from casebook.site.normalise import normalise
-from casebook.site.notebooks import group_of
+from casebook.site.notebooks import group_of, stage_of
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -118,7 +118,13 @@ def clone(tmp_path_factory, copy_checkout):
     return copy_checkout(tmp_path_factory.mktemp("clone"))
 
 
+# The longest stages are left to `make test-heavy`.
+LONG = {path: stage_of(path) in ("baseline", "analysis") for path in NOTEBOOKS}
+MARKED = [pytest.param(p, marks=[pytest.mark.heavy] * LONG[p], id=p.stem) for p in NOTEBOOKS]
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("path", MARKED)
 def test_it_runs_alone_in_an_empty_clone(path, clone, copy_checkout, tmp_path):
     kept = {k: v for k, v in os.environ.items() if k not in ("CASEBOOK_ROOT", "RUNS_DIR")}
     environment = kept | {"PYTHONPATH": str(clone / "src")}

@@ -102,6 +102,8 @@ def test_a_configuration_of_trl_is_named_and_the_nodes_meet(name, cluster, monke
 
 def test_with_a_server_the_last_node_serves_and_the_others_learn(cluster, monkeypatch):
     (cluster / "bin" / "scontrol").write_text("#!/bin/bash\nprintf 'node7\\nnode8\\n'\n")
+    (cluster / "bin" / "apptainer").write_text('#!/bin/bash\nexec "${@:4}"\n')
+    (cluster / "bin" / "apptainer").chmod(0o755)
     (cluster / "bin" / "srun").write_text('#!/bin/bash\nprintf "%s\\n" srun "$@" >>"$CALLS"\n')
     monkeypatch.setenv("SERVER_MODEL", "Qwen/Qwen2.5-3B-Instruct")
     (cluster / "slurm").mkdir()

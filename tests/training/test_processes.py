@@ -181,7 +181,7 @@ def test_a_run_goes_on_with_as_many_processes_as_it_was_begun_with(two, tmp_path
 # Stops -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_signal_to_all_stops_them_whole_and_the_run_goes_on_as_if_nothing_had_been(two, tmp_path):
     folder = tmp_path / "run"
     launcher = train(folder)

@@ -283,7 +283,7 @@ def test_samples_are_what_the_generator_makes(name, rows, cols, irregular):
 # Through the notebooks that take a file
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["20_landuse_oracle", "24_landuse_analysis"])
 def test_a_notebook_shows_a_planners_own_fields(name, save, tmp_path, monkeypatch):
     fields, rng = hexagons(6, 7, 400.0), np.random.default_rng(7)
