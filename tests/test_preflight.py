@@ -170,7 +170,7 @@ def test_published_runs_took_what_the_range_says_and_the_page_says_what_is_estim
     assert page == module.page(), "run: python benchmarks/model_by_card.py"
 
 
-def test_long_contexts_take_what_unsloth_says_of_them():
+def test_long_contexts_take_what_unsloth_says_of_them(monkeypatch):
     # https://unsloth.ai/blog/grpo: Llama 3.1 8B, 20,000 tokens, 8 completions, 54.3 GB
     changes = {"use_gradient_checkpointing": "unsloth", "max_completion_length": 20_000}
     changes |= {"max_seq_length": 20_456, "beta": 0.0, "fast_inference": True}
@@ -178,6 +178,16 @@ def test_long_contexts_take_what_unsloth_says_of_them():
     parts = memory(wanted, LLAMA, cards()["a100-80"], 256)
     without = sum(n for name, n in parts.items() if name != "vLLM's reserve")
     assert without == pytest.approx(54.3e9, rel=0.2)
+    # Pieces of 4,096 tokens: a longer row has more of them, and none is free.
+    longer = wanted | {"max_completion_length": 65_536}
+    piece = memory(longer, LLAMA, cards()["a100-80"], 256)["logits"]
+    assert piece == pytest.approx(4096 * LLAMA.vocabulary * 12, rel=0.01)
+    # What transformers and PEFT train keeps its checkpoints on the card.
+    monkeypatch.setenv("CASEBOOK_BACKEND", "peft")
+    asked = wanted | {"fast_inference": False, "load_in_4bit": False}
+    plain = {name: value for name, value in asked.items() if name != "use_gradient_checkpointing"}
+    both = (memory(one, LLAMA, cards()["a100-80"], 256) for one in (asked, plain))
+    assert next(both)["activations"] == next(both)["activations"]
 
 
 # Checks

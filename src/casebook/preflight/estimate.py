@@ -134,12 +134,13 @@ def learning(
     if once:  # attention reads the prompt again for each completion
         layer += 4 * micro * (prompt + completion) * wide * item
     kept = shape.layers * tokens * shape.hidden * item  # the checkpoints between layers
-    if settings.get("use_gradient_checkpointing"):  # Unsloth's own has them on the CPU
+    unsloth = unsloth_trains(settings, machine)
+    if unsloth and settings.get("use_gradient_checkpointing"):  # its own has them on the CPU
         kept = 0
     activations = layer + kept if settings["gradient_checkpointing"] else shape.layers * layer
     logits = (completion + 1) * shape.vocabulary
-    if unsloth_trains(settings, machine):  # its loss takes a row in pieces, in float32
-        logits *= 3 * 4 // max(4, completion // 4096)
+    if unsloth:  # its loss takes a row in pieces, in float32
+        logits = logits * 3 * 4 // max(4, completion // 4096)
     else:  # TRL's holds those of the whole micro batch
         logits *= micro * item * (6 if settings.get("constraint", "none") != "none" else 4)
     parts = {"activations": activations, "logits": logits}
