@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from casebook import evaluation, load_case, models, paths
 from casebook.case import CasebookError
 from casebook.models.decoding import constraint_for
-from casebook.stats import pass_at_k
+from casebook.stats import pass_at_k, unpack_bits
 
 CASE = load_case("poker")
 ADAPTER = paths.RESULTS / "poker" / "nano" / "adapter"
@@ -49,6 +49,14 @@ def test_figures_are_the_means_of_the_rows_with_prompts_counted_once(evaluated):
     assert figures["sampled_accuracy"]["n"] == 24
     assert sum(figures["label_histogram"].values()) == 24 * 3
     assert sum(map(sum, figures["confusion"])) == 24 * 3
+
+
+def test_a_bit_is_kept_for_each_row_decoding_and_sample(evaluated):
+    for decoding, kept in evaluated.bits().items():
+        rows = evaluated.decoded(decoding)
+        for name in evaluation.BITS:
+            bits = unpack_bits(kept[name], kept["rows"])
+            assert bits.tolist() == rows[name].to_numpy().reshape(24, -1).tolist()
 
 
 def test_accuracy_wants_the_form_and_only_lenient_accuracy_does_not():

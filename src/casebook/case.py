@@ -122,6 +122,8 @@ class Case:
             supervised controls are taught.
         rules: `rules()` -> name -> share of the test rows that a one-line rule gets right; `None`
             where the case has no rules of its own.
+        cluster: `cluster(row)` -> what a row has in common with those it is not independent of;
+            `None` where all rows are.
         caution: what held-out rows of the embedded model cannot show, for its model card.
     """
 
@@ -138,6 +140,7 @@ class Case:
     style: Callable[[Any, Mapping[str, Any]], str]
     reference: Callable[..., str]
     rules: Callable[[], Mapping[str, float]] | None = None
+    cluster: Callable[[Mapping[str, Any]], Any] | None = None
     caution: str = ""
 
 

@@ -37,13 +37,14 @@ from casebook.models.generation import (
     token_ids,
 )
 from casebook.models.prompts_once import completion_logps
-from casebook.stats import mean_interval, pass_at_k
+from casebook.stats import mean_interval, pack_bits, pass_at_k
 
 LOGITS = 2**26  # logits held at a time while the drift is measured: 256 MB in float32
 OTHER_TEXT, OTHER_ROWS = 1_000_003, 256  # seed and size of the corpus's text
 EXAMPLE_TOKENS = 256  # room for one solved example of a word problem; few have more
 JOB = ("row", "decoding", "sample")
 WRITTEN = ("completion", "tokens", "truncated")
+BITS = ("strict", "correct", "well_formed")
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,17 @@ class Evaluation:
         right, n = solved.sum().to_numpy(), int(solved.size().min())
         ks = [2**i for i in range(n.bit_length()) if 2**i <= n]
         return {str(k): mean_interval(pass_at_k(n, right, k)) for k in ks}
+
+    def bits(self) -> dict[str, dict[str, Any]]:
+        """Decoding -> how many `rows`, and a bit for each row and sample (`stats.pack_bits`) of
+        `strict`, `correct` and `well_formed`: what a comparison that is paired by row needs."""
+        found = {}
+        for decoding, rows in self.rows.groupby("decoding", sort=False):
+            numbers = rows["row"].unique().tolist()
+            found[decoding] = {"rows": len(numbers)} | {n: pack_bits(rows[n]) for n in BITS}
+            if self.dropped:  # from those that are asked
+                found[decoding]["row"] = numbers
+        return found
 
     def decoded(self, decoding: str) -> pd.DataFrame:
         """The rows of one way of decoding, `greedy` or `sample`."""

@@ -9,6 +9,7 @@ where an arm has several, seeds are resampled too. Everything returns the same s
 of a 95 % interval, which is what records keep of a number.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -134,6 +135,22 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
     if np.isfinite(whole):
         return 1.0 - comb(n - right, k) / whole
     return hypergeom.sf(0, n, right, k)
+
+
+def pack_bits(bits: ArrayLike) -> str:
+    """Yes or no for each row and sample as text: eight in a byte, in base64."""
+    return base64.b64encode(np.packbits(np.asarray(bits, dtype=bool))).decode()
+
+
+def unpack_bits(text: str, rows: int) -> np.ndarray:
+    """What `pack_bits` packed: `(rows, samples)` booleans; at least eight rows, or one sample.
+
+    >>> unpack_bits(pack_bits([[1, 0], [0, 0], [1, 1], [0, 1]] * 2), 8)[:2].tolist()
+    [[True, False], [False, False]]
+    """
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))
+    samples = max(1, len(bits) // rows)
+    return bits[: rows * samples].reshape(rows, samples).astype(bool)
 
 
 def _bootstrap(values: np.ndarray) -> Figure:

@@ -201,6 +201,17 @@ def test_every_column_of_the_rows_is_in_their_hashes(changed, monkeypatch, confi
     assert found["demonstrations"] == first["demonstrations"]
 
 
+def test_clusters_are_those_of_the_rows_that_are_measured_whatever_the_seed():
+    clusters = {}
+    for seed in (0, 1):
+        config = training.read_config(("landuse", "smoke"), {"seed": seed})
+        clusters[seed] = training.input_digests(config)["clusters"]
+    where = load_case("landuse").load("test")["landscape"]
+    of = dict(zip(clusters[0], where, strict=True))
+    assert [of[number] for number in clusters[1]] == where
+    assert 50 < len(of) < 100
+
+
 @pytest.mark.parametrize("damage", [b"", b"[1]\n", b"\xff\xfe\x80\n"])
 def test_what_is_damaged_is_written_anew(adapter, config, tmp_path, monkeypatch, damage):
     whole = measured(adapter, config, tmp_path)

@@ -148,22 +148,30 @@ def plans(config: Config) -> dict[str, dict[str, Any]]:
 
 def figures_of(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says before or after, from an evaluation for each of `plans`."""
-    figures = found["test"].summary()
+    figures = found["test"].summary() | {"bits": found["test"].bits()}
     if "pass_at_k" in found:
         figures["pass_at_k"] = found["pass_at_k"].pass_at_k()
-    if also := config.also_evaluate:
-        figures["also"] = {name: found[f"also_{i}"].summary() for i, name in enumerate(also)}
+        figures["bits"]["pass_at_k"] = found["pass_at_k"].bits()["sample"]
+    if names := config.also_evaluate:
+        also = (found[f"also_{i}"] for i in range(len(names)))
+        both = [one.summary() | {"bits": one.bits()} for one in also]
+        figures["also"] = dict(zip(names, both, strict=True))
     return figures
 
 
 def input_digests(config: Config) -> dict[str, Any]:
-    """Hashes of every column of the rows, by split, and of the corpus's text: what was asked."""
+    """Hashes of every column of the rows, by split, and of the corpus's text: what was asked; and
+    where test rows are not independent, the number of each one's cluster."""
     case, rows = load_case(config.case), {}
     for split in ("train", "validation", "test"):
-        data = case.load(split, config.profile, config.seed, config.variant)
+        seed = config.seed if split == "train" else 0  # all are measured on the same rows
+        data = case.load(split, config.profile, seed, config.variant)
         rows[split] = digest({name: data[name][:] for name in data.column_names})
     text = list(islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS))
-    return {"rows": rows, "demonstrations": digest(text)}
+    found = {"rows": rows, "demonstrations": digest(text)}
+    if case.cluster:  # `data` are the rows of the last split
+        found["clusters"] = pd.factorize(pd.Series([case.cluster(row) for row in data]))[0].tolist()
+    return found
 
 
 def forget_peak() -> None:

@@ -17,5 +17,6 @@ CASE = Case(
     skills=corpus.SKILLS,
     style=corpus.style,
     reference=corpus.reference,
+    cluster=data.block,
     rules=heuristics.shares_right,
 )

@@ -150,6 +150,13 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     return rows(parcels, profile, variant, chosen)
 
 
+def block(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    """The landscape and the block of 6 x 6 parcels in which a row lies: they share soil, weather
+    and habitat, so blocks are what an interval resamples."""
+    row_of, column = divmod(row["parcel"], SIDE)
+    return row["landscape"], row_of // 6, column // 6
+
+
 def rows(
     parcels: pd.DataFrame,
     profile: str = "nano",
