@@ -124,9 +124,10 @@ def unknown(words, texts):
     return np.mean([pair not in known for pair in pairwise(words)])
 
 
-def moved(before, after, rises):
-    rose = all(b < a for b, a in zip(before, after, strict=True))
-    return "mechanism seen" if rose == rises else "mechanism not seen"
+def moved(low, high, seeds, rises):
+    if seeds < 3 or low <= 0 <= high:
+        return "inconclusive"
+    return "mechanism seen" if (low > 0) == rises else "mechanism not seen"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def moved(before, after, rises):
             lambda w, texts: unknown(w, [" ".join(map(" ".join, texts)).split()]),
             "and the start of the next",
         ),
-        ("90-a", lambda before, after, low, high, rises: moved(before, after, rises), "overlap"),
+        ("90-a", moved, "within the margin"),
     ],
 )
 def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):

@@ -211,20 +211,17 @@ def _gradient(has_gradient: Attempt) -> None:
 
 @exercise("90-a")
 def _verdict(verdict: Attempt) -> None:
-    """What the records of a comparison allow to say."""
-    low, high = [0.30, 0.31, 0.29], [0.60, 0.62, 0.61]
-    below, above = (0.28, 0.32), (0.58, 0.64)
+    """What the interval of a difference allows to say."""
     seen, not_seen, open_ = "mechanism seen", "mechanism not seen", "inconclusive"
-    for before, after, pooled_before, pooled_after, rises, expected, note in (
-        (low, high, below, above, True, seen, "all seeds rise, and the intervals are apart"),
-        (high, low, above, below, False, seen, "all seeds fall, as they were to"),
-        (high, low, above, below, True, not_seen, "all seeds fall, and were to rise"),
-        (low, high, below, above, False, not_seen, "all seeds rise, and were to fall"),
-        (low, [0.33, 0.34, 0.32], (0.27, 0.33), (0.3, 0.36), True, open_, "they overlap"),
-        (low, [0.36, 0.37, 0.35], below, (0.32, 0.4), True, open_, "they touch"),
-        (low[:2], high[:2], below, above, True, open_, "two seeds are too few"),
-        ([0.3, 0.3, 0.7], high, (0.28, 0.5), above, True, open_, "one seed falls"),
-        ([0.3, 0.3, 0.61], high, (0.28, 0.5), above, True, open_, "one seed does not move"),
+    for low, high, seeds, rises, expected, note in (
+        (0.20, 0.40, 5, True, seen, "the interval lies above 0"),
+        (0.01, 0.02, 5, True, seen, "small, and above 0 all the same"),
+        (-0.40, -0.20, 5, False, seen, "it was to fall"),
+        (-0.40, -0.20, 5, True, not_seen, "it falls, and was to rise"),
+        (0.20, 0.40, 5, False, not_seen, "it rises, and was to fall"),
+        (-0.02, 0.03, 5, True, "equivalent", "within the margin: nothing changes"),
+        (-0.05, 0.05, 5, False, "equivalent", "within the margin, its ends included"),
+        (-0.02, 0.20, 5, True, open_, "0 is inside, and the margin is not kept"),
+        (0.20, 0.40, 2, True, open_, "two seeds are too few"),
     ):
-        arguments = before, after, pooled_before, pooled_after, rises
-        verdict.expect(expected, *arguments, note=note)
+        verdict.expect(expected, low, high, seeds, rises, note=note)

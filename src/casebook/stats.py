@@ -2,25 +2,30 @@
 
 An accuracy is a mean over prompts, so prompts are what an interval resamples: eight samples of
 one prompt are one observation, not eight. Training adds a second source of chance, the seed;
-where an arm has several, seeds are resampled too. Everything returns the same small dict,
+where arms are compared, rows are paired and both sources count (`contrast`). What has an
+interval is the same small dict everywhere,
 
-    {"value": mean, "low": lower end, "high": upper end, "n": observations that are resampled}
+    {"value": mean, "low": lower end, "high": upper end, "n": independent observations}
 
 of a 95 % interval, which is what records keep of a number.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
+from math import inf, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import comb
 from scipy.stats import binomtest, hypergeom, norm
+from scipy.stats import t as student
 
 from casebook.case import CasebookError
 
 RESAMPLES = 2000  # of a bootstrap
 ENDS = (0.025, 0.975)  # of an interval: 95 %
+NORMAL = float(norm.ppf(ENDS[1]))  # standard errors in half of an interval
 
 Figure = dict[str, float]
 
@@ -73,13 +78,12 @@ def difference_interval(before: ArrayLike, after: ArrayLike) -> Figure:
 
 
 def pool_seeds(figures: Sequence[Mapping[str, float]]) -> Figure:
-    """The mean of one figure a seed, where only the figures are known: what records keep.
+    """The mean of one figure a seed, where only the figures are known.
 
-    Seeds are resampled. The prompts' part is drawn from a normal distribution as wide as the
-    seeds' own 95 % intervals, below the figure and above it apart, since near 0 and 1 they are
-    not symmetric. One draw is shared by all seeds, because they are measured on the same prompts.
-    With fewer than about five seeds the interval is too narrow: they cannot show how far others
-    would lie.
+    Seeds are one source of chance and rows, the same for all seeds, another: their variances are
+    added, and the interval is Student's t with Satterthwaite's degrees of freedom. The seeds' own
+    intervals may reach further to one side, as near 0 and 1; the pooled one does then, too. Of
+    one seed the interval is its own: it says nothing of other seeds.
 
     Args:
         figures: one 95 % figure for each seed.
@@ -94,16 +98,129 @@ def pool_seeds(figures: Sequence[Mapping[str, float]]) -> Figure:
     >>> pool_seeds([one, one, one])["value"]
     0.8
     """
-    table = [[figure["value"], figure["low"], figure["high"]] for figure in figures]
-    value, low, high = _finite(table).reshape(-1, 3).T
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(len(value), size=(RESAMPLES, len(value)))
-    # Evenly spaced quantiles in random order, so that one figure keeps its interval exactly.
-    normal = norm.ppf((rng.permutation(RESAMPLES) + 0.5) / RESAMPLES)
-    error = normal / np.quantile(normal, ENDS[1])
-    below, above = (value - low)[drawn].mean(axis=1), (high - value)[drawn].mean(axis=1)
-    means = value[drawn].mean(axis=1) + error * np.where(error < 0, below, above)
-    return _figure(value, *np.quantile(means, ENDS))
+    value, low, high = _table(figures).T
+    pooled = contrast([(1, figures)])
+    ends = []
+    for side, sign in ((value - low, -1), (high - value, 1)):
+        error = sqrt((side.mean() / NORMAL) ** 2 + _between(value)[0])
+        ends.append(pooled.value + sign * student.ppf(0.975, pooled.df) * error)
+    return _figure(value, *ends)
+
+
+class Difference(NamedTuple):
+    """A difference, or another contrast, with its 95 % interval.
+
+    Attributes:
+        value, low, high: in the unit of what is compared.
+        error: its standard error.
+        df: degrees of freedom of Student's t.
+    """
+
+    value: float
+    low: float
+    high: float
+    error: float
+    df: float
+
+    @property
+    def critical(self) -> float:
+        """The critical difference: a smaller one cannot be told from 0. A true difference of this
+        size is told in half of all cases."""
+        return (self.high - self.low) / 2
+
+    @property
+    def powered(self) -> float:
+        """The true difference that is told from 0 in 80 % of all cases."""
+        return self.error * float(student.ppf(0.975, self.df) + student.ppf(0.8, self.df))
+
+    @property
+    def p(self) -> float:
+        """Two-sided, of no difference."""
+        if not self.error:
+            return float(self.value == 0)
+        return 2 * float(student.sf(abs(self.value) / self.error, self.df))
+
+
+def contrast(
+    sides: Sequence[tuple[float, Any]], clusters: Sequence[Any] | None = None
+) -> Difference:
+    """A weighted sum of means, such as right minus left, over seeds and test rows.
+
+    The variance has two parts that are seen, between the seeds of each side and between rows of
+    the weighted sum; the chance that acts on single completions is in both, and is taken off once
+    (Searle 1971, the crossed classification). The interval is Student's t with Satterthwaite's
+    (1946) degrees of freedom. Pairing by row and errors clustered over rows that belong together
+    are as in Miller 2024 (arXiv 2411.00640, sections 2 and 4).
+
+    Args:
+        sides: weight and values: `(seeds, rows)` with the same rows on all sides; or for each
+            seed its figure, where no rows are known: then the sides' rows count as others.
+        clusters: of each row, what it shares with those it is not independent of.
+
+    Raises:
+        CasebookError: no values, or values that are not finite.
+
+    >>> base, policy = [[0, 0, 1, 0]], [[1, 1, 1, 0], [1, 0, 1, 0]]
+    >>> contrast([(-1, base), (1, policy)]).value
+    0.375
+    """
+    parts: list[tuple[float, float]] = []  # variances with their degrees of freedom
+    if isinstance(sides[0][1][0], Mapping):
+        value = within = between = taken = 0.0
+        for weight, figures in sides:
+            of_seed, low, high = _table(figures).T
+            value += weight * of_seed.mean()
+            within += (weight * (high - low).mean() / 2 / NORMAL) ** 2
+            parts.append(_between(of_seed, weight))
+            between += parts[-1][0]
+        parts.append((within, inf))  # its own degrees of freedom are not known
+    else:
+        tables = [(weight, np.atleast_2d(_finite(values))) for weight, values in sides]
+        rows = sum(weight * values.mean(axis=0) for weight, values in tables)
+        value, between, taken = rows.mean(), 0.0, 0.0
+        group = np.unique(clusters, return_inverse=True)[1] if clusters is not None else None
+        within, count = _of_rows((rows - value)[None], group)
+        parts.append((within, count - 1))
+        for weight, values in tables:
+            seeds = len(values)
+            parts.append(_between(values.mean(axis=1), weight))
+            between += parts[-1][0]
+            if seeds > 1:
+                rest = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
+                noise = weight**2 * _of_rows(rest, group)[0] / (seeds * (seeds - 1))
+                parts.append((noise, (seeds - 1) * (count - 1)))
+                taken += noise
+    variance = max(within + between - taken, within, between)
+    known = sum(part**2 / df for part, df in parts if df > 0)
+    df = variance**2 / known if known else inf
+    value, half = float(value), float(student.ppf(0.975, df)) * sqrt(variance)
+    return Difference(value, value - half, value + half, sqrt(variance), float(df))
+
+
+def _between(means: np.ndarray, weight: float = 1.0) -> tuple[float, float]:
+    """The variance of a mean over seeds and its degrees of freedom; of one seed none is known."""
+    seeds = len(means)
+    return (weight**2 * means.var(ddof=1) / seeds, seeds - 1) if seeds > 1 else (0.0, 0)
+
+
+def _of_rows(errors: np.ndarray, group: np.ndarray | None) -> tuple[float, int]:
+    """The variance of the mean of `(n, rows)` errors, summed over n, and how many clusters."""
+    sums = errors
+    if group is not None:
+        sums = np.stack([np.bincount(group, one) for one in errors])
+    count = sums.shape[1]
+    return float((sums**2).sum() / errors.shape[1] ** 2 * count / max(count - 1, 1)), count
+
+
+def holm(values: Sequence[float], level: float = 0.05) -> int:
+    """How many of some p-values stay below a level under Holm's correction (Holm 1979).
+
+    >>> holm([0.001, 0.03, 0.04])
+    1
+    """
+    ordered = sorted(values)
+    below = (p <= level / (len(ordered) - i) for i, p in enumerate(ordered))
+    return next((i for i, one in enumerate(below) if not one), len(ordered))
 
 
 def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
@@ -157,6 +274,11 @@ def _bootstrap(values: np.ndarray) -> Figure:
     rng = np.random.default_rng(0)
     means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
     return _figure(values, *np.quantile(means, ENDS))
+
+
+def _table(figures: Sequence[Mapping[str, float]]) -> np.ndarray:
+    table = [[figure["value"], figure["low"], figure["high"]] for figure in figures]
+    return _finite(table).reshape(-1, 3)
 
 
 def _finite(values: ArrayLike) -> np.ndarray:

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -12,7 +13,7 @@ from casebook import CasebookError, paths, records
 from casebook.case import known_cases, load_case
 from casebook.records import claims, studies
 from casebook.settings import read_arms
-from casebook.stats import pool_seeds
+from casebook.stats import mean_interval, pack_bits
 
 ROOT = Path(__file__).parents[2]
 CLAIM = {
@@ -99,7 +100,8 @@ def came(load, write_arm):
 
 
 def test_a_claim_that_no_record_decides_stands_as_it_is_written(load):
-    assert load(CLAIM) == [CLAIM | {"exploratory": False}]
+    added = {"exploratory": False, "weight": "detail", "word": "does not hold"}
+    assert load(CLAIM) == [CLAIM | added]
     assert records.predictions("poker") == []
 
 
@@ -109,6 +111,7 @@ def test_a_claim_that_no_record_decides_stands_as_it_is_written(load):
         ({"evidence": "hearsay"}, "hearsay.*known are computation"),
         ({"verdict": "reproduced"}, "verdict of constant-answer 'reproduced'.*confirmed, refuted"),
         ({"evidence": "citation"}, "constant-answer has no 'document'"),
+        ({"weight": "heavy"}, "weight of constant-answer 'heavy'.*central, detail, slip"),
     ],
 )
 def test_a_wrong_claim_is_named(load, change, message):
@@ -126,16 +129,25 @@ def test_a_wrong_claim_is_named(load, change, message):
         (RISE, {"expected": "falls"}, "did not hold"),
         (FALL, {"expected": "rises"}, "did not hold"),
         (FALL, {"expected": "falls"}, "held"),
-        (SAME, {"expected": "rises"}, "inconclusive"),  # the intervals overlap
+        (SAME, {"expected": "rises"}, "did not hold"),  # within the margin
+        (SAME, {"expected": "rises", "margin": 0.03}, "inconclusive"),  # its end is beyond
         (TORN, {"expected": "rises"}, "inconclusive"),  # one seed falls
         (RISE[:2], {"expected": "rises"}, "inconclusive"),  # two seeds are too few
-        (SAME, {"expected": "unchanged"}, "held"),
-        (RISE, {"expected": "unchanged"}, "did not hold"),
-        (SAME[:2], {"expected": "unchanged"}, "inconclusive"),
-        (SAME[:1], {"expected": "unchanged", "within": 0.01}, "held"),
-        (FALL[:1], {"expected": "unchanged", "within": 0.29}, "did not hold"),
-        ([(0.2, 0.21)], {"expected": "not above"}, "held"),
-        ([(0.2, 0.23)], {"expected": "not above"}, "did not hold"),
+        (RISE, {"expected": "differs"}, "held"),
+        (FALL, {"expected": "differs"}, "held"),
+        (SAME, {"expected": "differs"}, "did not hold"),
+        (TORN, {"expected": "differs"}, "inconclusive"),
+        (SAME, {"expected": "equivalent"}, "held"),
+        (SAME, {"expected": "equivalent", "margin": 0.03}, "inconclusive"),
+        (RISE, {"expected": "equivalent"}, "did not hold"),
+        (RISE, {"expected": "equivalent", "margin": 0.29}, "inconclusive"),
+        (SAME[:2], {"expected": "equivalent"}, "inconclusive"),
+        (SAME, {"expected": "not above"}, "held"),
+        (FALL, {"expected": "not above"}, "held"),
+        (RISE, {"expected": "not above"}, "did not hold"),
+        (SAME, {"expected": "equivalent", "unit": "nats"}, "inconclusive"),  # no margin is given
+        (TORN, {"expected": "rises", "fixed": True}, "inconclusive"),
+        (SAME, {"expected": "rises", "fixed": True}, "held"),  # no chance is left
         (RISE, {"low": 0.5, "high": 0.51}, "held"),
         (RISE, {"low": 0.51}, "did not hold"),
         (RISE, {"high": 0.49}, "did not hold"),
@@ -145,8 +157,8 @@ def test_a_wrong_claim_is_named(load, change, message):
         (RISE, {"expected": "rises", "low": 0.3, "high": 0.6}, "held"),
         (RISE, {"expected": "rises", "low": 0.1, "high": 0.4}, "partly"),
         (FALL, {"expected": "rises", "low": 0.3, "high": 0.4}, "did not hold"),
-        (SAME, {"expected": "rises", "low": 0.1, "high": 0.4}, "partly"),
-        (SAME, {"expected": "rises", "low": 0.3, "high": 0.4}, "did not hold"),
+        (TORN, {"expected": "rises", "low": 0.1, "high": 0.7}, "partly"),
+        (TORN, {"expected": "rises", "low": 0.9}, "did not hold"),
     ],
 )
 def test_what_the_records_decide(came, write_arm, load, pairs, condition, outcome):
@@ -155,16 +167,16 @@ def test_what_the_records_decide(came, write_arm, load, pairs, condition, outcom
     found, measured = came(**sides, **condition)
     assert found == outcome
     assert measured.endswith(f"({len(pairs)} seed{'s' * (len(pairs) > 1)})")
-    if set(condition) == {"expected"} and condition["expected"] in claims.DIRECTIONS:
+    if set(condition) == {"expected"}:
         write_arm(*pairs)
-        words = dict(zip(claims.PREDICTED, records.VERDICTS["nano"], strict=True))
         (claim,) = load(NANO | {"compare": [COMPARISON | condition]})
-        assert claim["verdict"] == words[outcome]
+        assert claim["word"] == dict(zip(claims.PREDICTED, records.WORDS, strict=True))[outcome]
+        assert (claim["verdict"] == "equivalent") is (", equivalent" in measured)
 
 
 @pytest.mark.parametrize(
     ("after", "outcome"),
-    [([0.15] * 3, "held"), ([0.3] * 3, "partly"), ([0.15, 0.15, 0.3], "partly")],
+    [([0.15] * 3, "held"), ([0.3] * 3, "partly"), ([0.15, 0.15, 0.4], "inconclusive")],
 )
 def test_a_gain_is_held_against_another(came, write_arm, after, outcome):
     """Of two figures that rise, one is to gain less; the other gains 0.1."""
@@ -205,9 +217,9 @@ def test_each_of_several_arms_has_to_hold(came, write_arm):
     ("right", "condition", "outcome"),
     [
         ("a", {"left": "smol_poker/found/b/accuracy", "expected": "rises"}, "held"),
-        ("b", {"left": "smol_poker/found/a/accuracy", "expected": "unchanged"}, "did not hold"),
-        ("b", {"left": PAIR["left"], "expected": "unchanged", "within": 0.1}, "held"),
-        ("a", {"left": PAIR["left"], "expected": "unchanged", "within": 0.1}, "did not hold"),
+        ("b", {"left": "smol_poker/found/a/accuracy", "expected": "equivalent"}, "did not hold"),
+        ("b", {"left": PAIR["left"], "expected": "equivalent", "margin": 0.13}, "held"),
+        ("a", {"left": PAIR["left"], "expected": "equivalent", "margin": 0.1}, "did not hold"),
         ("*", {"left": "smol_poker/found/b/accuracy", "expected": "not above"}, "did not hold"),
         ("*", {"low": 0.2, "high": 0.4}, "held"),
     ],
@@ -232,16 +244,40 @@ def test_without_a_record_the_command_is_named(load, write_arm):
 # Claims that records decide
 
 
-def test_what_the_seeds_could_have_shown_are_the_half_widths_added(write_arm):
+def test_what_could_be_told_is_half_of_the_interval_and_more_for_80_percent(write_arm):
     write_arm((0.5, 0.52), (0.5, 0.52), (0.5, 0.52))
     found = records.compared("poker", COMPARISON)
-    pooled = [pool_seeds([*records.figures_at("poker", way).values()]) for way in PAIR.values()]
-    assert found.detectable == sum((f["high"] - f["low"]) / 2 for f in pooled)
-    assert found.detectable == pytest.approx(0.04, abs=0.004)  # 0.02 on either side
-    assert found.detectable_text == f"{100 * found.detectable:.1f} points"
-    for by, verdict in ((0.8, "inconclusive"), (1.2, "mechanism seen")):
-        write_arm(*[(0.5, 0.5 + by * found.detectable)] * 3)
-        assert records.compared("poker", COMPARISON).verdict == verdict
+    least = found.difference.critical
+    assert least == pytest.approx(0.02 * 2**0.5, rel=0.01)  # 0.02 on either side, added as errors
+    assert found.difference.powered == pytest.approx(2.8 / 1.96 * least, rel=0.01)
+    assert found.power == "critical difference 2.8 points, with 80 % power 4.0 points"
+    for by, outcome in ((0.98, "inconclusive"), (1.02, "held")):
+        write_arm(*[(0.5, 0.5 + by * least)] * 3)
+        asked = COMPARISON | {"margin": 0.01}
+        assert records.compared("poker", asked).outcome == outcome
+
+
+@pytest.mark.parametrize(("clusters", "outcome"), [(None, "held"), ([0] * 50 + [1] * 50, None)])
+def test_rows_are_paired_and_count_by_their_clusters(tmp_path, monkeypatch, clusters, outcome):
+    """One row in twenty is gained and none lost: told by pairs, not by two intervals."""
+    hard, gained = np.arange(100) % 2, np.arange(100) % 20 == 0
+    runs = []
+    for seed in range(3):
+        sides = {}
+        for when, right in (("before", hard), ("after", hard | gained)):
+            bits = {"greedy": {"rows": 100, "strict": pack_bits(right)}}
+            sides[when] = {"greedy_accuracy": mean_interval(right), "bits": bits}
+        runs.append({"profile": "nano", "arm": "made_up", "seed": seed} | sides)
+        runs[-1]["inputs"] = {"clusters": clusters}
+    sides = {n: f"made_up/{w}/greedy_accuracy" for n, w in (("left", "before"), ("right", "after"))}
+    found = records.compared("poker", COMPARISON | sides, runs)
+    assert found.difference.value == pytest.approx(0.05)
+    assert found.outcome == (outcome or "inconclusive")
+    if clusters is None:
+        apart = [{n: v for n, v in run.items() if n != "inputs"} for run in runs]
+        for run in apart:
+            run |= {w: {"greedy_accuracy": run[w]["greedy_accuracy"]} for w in ("before", "after")}
+        assert records.compared("poker", COMPARISON | sides, apart).outcome == "inconclusive"
 
 
 def test_the_worst_of_several_comparisons_counts(load, write_arm):
@@ -249,7 +285,7 @@ def test_the_worst_of_several_comparisons_counts(load, write_arm):
     (claim,) = load(NANO | {"compare": [COMPARISON, COMPARISON | BACK]})
     assert claim["verdict"] == "mechanism not seen"
     assert claim["measured"].startswith("accuracy: 20.0 % [18.0, 22.0], then 50.0 % [")
-    assert claim["detectable"].count(" points; ") == 1
+    assert claim["power"].count(" points; ") == 1
 
 
 def test_without_records_a_claim_was_not_run(load, write_arm):
@@ -258,6 +294,7 @@ def test_without_records_a_claim_was_not_run(load, write_arm):
     assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
     assert claim["command"] == "casebook experiments poker --profile smol"
     assert records.tally(["poker"]) == {"poker": {("none", "not run here"): 1}}
+    assert "<summary>1 not run here</summary>" in records.verdict_tables([claim])
 
 
 def test_profiles_are_not_mixed_and_a_real_model_is_named(load, write_arm):
@@ -270,22 +307,22 @@ def test_profiles_are_not_mixed_and_a_real_model_is_named(load, write_arm):
 
 
 @pytest.mark.parametrize(
-    ("side", "number", "verdict", "seeds"),
+    ("side", "number", "outcome", "seeds"),
     [
-        ("right", "0.4", "reproduced", 3),
-        ("right", "0.51", "inconclusive", 3),
-        ("right", "1", "not reproduced", 3),
+        ("right", "0.4", "held", 3),
+        ("right", "0.46", "held", 3),
+        ("right", "0.485", "did not hold", 3),  # no change beyond the margin
+        ("right", "1", "did not hold", 3),
         # Three seeds of one untrained model count once, with an interval over rows
-        ("left", "0.1", "reproduced", 1),
-        ("left", "0.19", "inconclusive", 1),
-        ("left", "0.3", "not reproduced", 1),
+        ("left", "0.1", "held", 1),
+        ("left", "0.3", "did not hold", 1),
     ],
 )
-def test_a_figure_may_be_held_against_a_number(write_arm, side, number, verdict, seeds):
+def test_a_figure_may_be_held_against_a_number(write_arm, side, number, outcome, seeds):
     write_arm(*RISE, profile="smol")
     sides = {"left": number, "right": PAIR[side], "profile": "smol"}
     found = records.compared("poker", COMPARISON | sides)
-    assert (found.verdict, found.seeds) == (verdict, seeds)
+    assert (found.outcome, found.seeds) == (outcome, seeds)
     assert f"the bound is {100 * float(number):.1f} %, measured " in found.text
     assert found.text.endswith("over rows)") is (seeds == 1)
     embedded = records.compared("poker", COMPARISON | sides | {"profile": "nano"})
@@ -337,20 +374,22 @@ def test_what_was_known_when_it_was_written_is_exploratory_and_counted_apart(loa
         NANO,
         NANO | {"id": "c", "compare": [COMPARISON, late]},  # one is enough
         NANO | {"id": "d", "compare": [seen]},
+        NANO | {"id": "e", "by_design": True},
+        CLAIM | {"id": "f", "weight": "slip"},
     )
-    assert [row["exploratory"] for row in rows] == [False, False, False, True, True]
+    assert [row["exploratory"] for row in rows[:5]] == [False, False, False, True, True]
     counts = records.tally(["poker"])
     assert counts["poker"] == {
-        ("computation", "refuted"): 1,
-        ("citation", "refuted"): 1,
-        ("nano", "mechanism seen"): 1,
-        ("nano, exploratory", "mechanism seen"): 2,
+        ("computation", "does not hold"): 1,
+        ("citation", "does not hold"): 1,
+        ("nano", "holds"): 1,
+        ("nano, exploratory", "holds"): 2,
     }
     table = records.tally_table(counts).splitlines()
-    assert table[0] == "| evidence | verdict | Poker hands | together |"
-    assert table[-2] == "| nano, exploratory | mechanism seen | 2 | 2 |"
+    assert table[0] == "| evidence | the claim | Poker hands | together |"
+    assert table[-2] == "| nano, exploratory | holds | 2 | 2 |"
     assert table[-1].split("|")[3:5] == [" 5 ", " 5 "]
-    assert len(records.load_expectations("poker")) == 4
+    assert len(records.load_expectations("poker")) == 5
 
 
 # Figures that are computed from a record
@@ -409,11 +448,12 @@ def test_the_claims_of_a_case_are_whole(case):
     assert len({row["id"] for row in rows}) == len(rows)
     for row in rows:
         assert row["verdict"] in records.VERDICTS[row["evidence"]]
+        assert row["word"] in (*records.WORDS, claims.NOT_RUN)
         if row["evidence"] == "citation":
             assert row["document"]["address"].startswith("https://")
             assert re.search(r"\b(19|20)\d\d\b", row["document"]["date"])
     for one in [*records.load_expectations(case), *records.predictions(case)]:
-        assert one.get("expected") in {*claims.DIRECTIONS, "unchanged", "not above", None}
+        assert one.get("expected") in {*claims.EXPECTED, None}
         assert "left" in one if "expected" in one else set(claims.BOUNDS) & set(one)
         arms = {way.partition("/")[0] for way in claims._ways(one)} - set(studies.STUDIES)
         assert all(fnmatch.filter(read_arms(case), arm) for arm in arms - ABANDONED)

@@ -58,7 +58,9 @@ def test_pages_show_the_records_and_the_claims(reports):
     for claim in claims[:3]:
         assert " ".join(claim["claim"].split()) in source
     assert "What we predicted of a real model" in source
-    assert f"{len(claims)} claims:" in words(reports / "findings.html")
+    counted = sum(map(records.counts, claims))
+    assert f"{counted} claims are counted:" in source
+    assert f"{counted} claims are counted" in words(reports / "findings.html")
 
 
 @pytest.mark.parametrize("address", ["", ADDRESS])

@@ -6,19 +6,29 @@ from casebook.records.claims import (
     BASIS,
     EXPLORATORY,
     VERDICTS,
+    WORDS,
     compared,
+    corrected,
+    counts,
     load_claims,
     load_expectations,
     load_source,
     models_of,
-    pooled,
     predictions,
     table_row,
     tally,
     tally_table,
+    verdict_tables,
     write_up_box,
 )
-from casebook.records.figures import answer_entropy, discrimination, figures_at, labels_recalled
+from casebook.records.figures import (
+    answer_entropy,
+    difference_of,
+    discrimination,
+    figures_at,
+    labels_recalled,
+    pooled,
+)
 from casebook.records.record import (
     arms_with_completions,
     check_clean,

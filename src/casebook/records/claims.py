@@ -9,8 +9,11 @@ the commit that froze it; the records decide. A comparison has
     what             is compared, in words
     right            the way to a figure (`records.figures`)
     left             another one, or a number as text, which it is held against
-    expected         from left to right: `rises`, `falls`, `unchanged` or `not above`
-    within           how large a change counts as `unchanged`; without it, what intervals show
+    expected         from left to right: `rises`, `falls`, `differs` (either way), `equivalent` (no
+                     change beyond the margin) or `not above`
+    margin           the largest change that counts as none: 5 points unless it is given; where
+                     there is a unit, none but what is given
+    fixed            both sides read the same fixed texts: only seeds are chance
     gains_less_than  two figures: the gain is less than from the first to the second
     low, high        bounds of the figure on the right itself, whatever its interval
     above, below     the same without equality
@@ -21,11 +24,15 @@ the commit that froze it; the records decide. A comparison has
     reason, seen     why it was expected, and what a trial had shown of it before
     withdrawn        why it will not be run after all
 
-Two figures differ where every seed moves the same way and the pooled 95 % intervals (over seeds,
-then prompts) do not overlap; a training has at least three seeds. A real model before its
-training is one model, whatever the seed: its figure is the first seed's, with an interval over
-rows only. What was written after the first record, or after a trial had shown something of it,
-is exploratory, however often the records are made anew.
+The interval of the difference decides (`stats.contrast`): paired by test row and clustered where
+records keep bits, t over seeds. *Rises* holds where it lies above 0, and does not hold where it
+lies below 0 or within the margin; else nothing can be told. A training has at least three seeds.
+A real model before its training is one model, whatever the seed: its interval is over rows only.
+What was written after the first record, or after a trial had shown something of it, is
+exploratory, however often the records are made anew.
+
+A claim may have a `weight` (`central`, `detail` or `slip`, a loose phrase that is not counted), and
+`by_design` says that the planting of the embedded corpus decides it: shown, and not counted.
 """
 
 import re
@@ -40,21 +47,31 @@ import yaml
 
 from casebook.case import CasebookError, check_name, known_cases, load_case
 from casebook.records import studies
-from casebook.records.figures import Figures, Records, all_figures_at, figures_at, records_at
+from casebook.records.figures import (
+    Figures,
+    Records,
+    all_figures_at,
+    difference_of,
+    figures_at,
+    pooled,
+    records_at,
+)
 from casebook.records.record import committed, figure_text
-from casebook.stats import pool_seeds
+from casebook.stats import Difference, holm
 
 CASES = Path(__file__).parents[1] / "cases"
 VERDICTS: Mapping[str, tuple[str, ...]] = {
     "computation": ("confirmed", "refuted", "not shown"),
-    "citation": ("confirmed", "refuted"),
-    "same model": ("reproduced", "not reproduced", "inconclusive"),
-    "other real model": ("reproduced", "not reproduced", "inconclusive"),
-    "nano": ("mechanism seen", "mechanism not seen", "inconclusive"),
+    "citation": ("confirmed", "refuted", "not shown"),
+    "same model": ("reproduced", "not reproduced", "inconclusive", "equivalent"),
+    "other real model": ("reproduced", "not reproduced", "inconclusive", "equivalent"),
+    "nano": ("mechanism seen", "mechanism not seen", "inconclusive", "equivalent"),
     "none": ("not run here",),
 }
+WEIGHTS = ("central", "detail", "slip")
+WORDS = HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"  # as pages say it
 PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "inconclusive"  # of a prediction
-PARTLY, NO_RUN = "partly", "no recorded run"
+PARTLY, NO_RUN, NOT_RUN = "partly", "no recorded run", "not run here"
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
     "citation": "document",
@@ -69,7 +86,8 @@ EXPLORATORY = {name: f"{name}, exploratory" for name in ("same model", *RECORDED
 PREDICTIONS_OF = "smol"  # the profile that predictions are about
 FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 SIDES = ("left", "right")
-DIRECTIONS = {"rises": 1, "falls": -1}
+MARGIN = 0.05  # in shares
+EXPECTED = ("rises", "falls", "differs", "equivalent", "not above")
 BOUNDS = {"low": ge, "high": le, "above": gt, "below": lt}
 # Real models in words, where their weights are not the hub's own: name -> (model, its weights).
 MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights of 4 bits expanded")}
@@ -78,11 +96,12 @@ MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights of 4 bits expanded")}
 class Compared(NamedTuple):
     """What the records say of one comparison."""
 
-    verdict: str  # one that the evidence allows (`VERDICTS`), or of `PREDICTED` and `partly`
+    outcome: str  # of `PREDICTED`, or `partly`
     text: str  # what was compared, and the figures with their intervals
     seeds: int  # of both sides; 1 for a pretrained model before its training
-    detectable: float  # the smallest difference that so many seeds could have shown
-    detectable_text: str  # the same in points, or in the comparison's unit
+    difference: Difference | None  # right less left; `None` where only bounds are given
+    equivalent: bool  # that is what was shown, expected or not
+    power: str  # what so many seeds and rows can tell from no difference
 
 
 # The claims and the predictions of a case
@@ -96,8 +115,9 @@ def load_claims(case: str) -> list[dict[str, Any]]:
         `note`, `exploratory`, and where to look (`BASIS`): a notebook, a document, a record, a
         command, perhaps with the run that one would `want`. Where records decide, all of `compare`
         have to hold; with `ways: true` they are several ways to measure one thing, and the claim
-        is inconclusive where they disagree. `measured` are the figures as text, and `detectable`
-        the smallest differences that the seeds could have shown.
+        is inconclusive where they disagree. `measured` are the figures as text, `differences`
+        what was compared, `power` says which of them could be told, and `word` is the verdict as
+        pages say it (`WORDS`).
 
     Raises:
         UnknownName: unknown case.
@@ -128,8 +148,8 @@ def predictions(case: str) -> list[dict[str, Any]]:
         UnknownName: unknown case.
         CasebookError: a record has no such figure.
     """
-    rows = [row | {"profile": PREDICTIONS_OF} for row in _rows(case) if "id" not in row]
-    runs = committed(case, PREDICTIONS_OF)
+    rows = [{"profile": PREDICTIONS_OF} | row for row in _rows(case) if "id" not in row]
+    runs = [run for profile in {row["profile"] for row in rows} for run in committed(case, profile)]
     return [row | {"exploratory": exploratory(row)} | _came(case, row, runs) for row in rows]
 
 
@@ -157,6 +177,7 @@ def _rows(case: str) -> list[dict[str, Any]]:
         check_name("evidence", row["evidence"], VERDICTS)
         if row["evidence"] not in RECORDED:
             check_name(f"verdict of {row['id']}", row["verdict"], VERDICTS[row["evidence"]])
+        check_name(f"weight of {row['id']}", row.setdefault("weight", "detail"), WEIGHTS)
         if missing := {"claim", "source", "note", BASIS[row["evidence"]]} - set(row):
             raise CasebookError(f"claims.yaml of {case}: {row['id']} has no {missing.pop()!r}")
     return rows
@@ -180,24 +201,37 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
     row = row | {"exploratory": any(map(exploratory, compare))}
     found = [compared(case, one, runs) for one in compare]
     if not compare or ("want" in row and not all(found)):
-        return row
+        return row | {"word": _word(row["verdict"])}
     row = row | row.get("want", {}) | {"compare": compare}
     profile = compare[0]["profile"]
     if not all(found):
         command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
-        return row | {"evidence": "none", "verdict": "not run here", "command": command}
-    verdicts = {one.verdict for one in found}
-    seen, unseen, undecided = VERDICTS[row["evidence"]]
-    if row.get("ways") and {seen, unseen} <= verdicts:
-        verdicts = {undecided}
+        return row | {"evidence": "none", "verdict": NOT_RUN, "word": NOT_RUN, "command": command}
+    outcomes = {OPEN if one.outcome == PARTLY else one.outcome for one in found}
+    if row.get("ways") and {HELD, FAILED} <= outcomes:
+        outcomes = {OPEN}
+    worst = next(one for one in (FAILED, OPEN, HELD) if one in outcomes)
+    deciding = [one for one in found if one.outcome == worst]
+    seen, unseen, undecided, equal = VERDICTS[row["evidence"]]
+    verdict = {HELD: seen, FAILED: unseen, OPEN: undecided}[worst]
     measured = "; ".join(one.text for one in found)
     if profile != "nano":
         measured += f" ({_models_behind(case, compare, runs)})"
     return row | {
-        "verdict": next(worst for worst in (unseen, undecided, seen) if worst in verdicts),
+        "verdict": equal if deciding and all(one.equivalent for one in deciding) else verdict,
+        "word": dict(zip((HELD, FAILED, OPEN), WORDS, strict=True))[worst],
         "measured": measured,
-        "detectable": "; ".join(one.detectable_text for one in found),
+        "power": "; ".join(one.power for one in found if one.power),
+        "differences": [one.difference for one in found if one.difference],
     }
+
+
+def _word(verdict: str) -> str:
+    """A verdict that a person gave, as pages say it."""
+    for verdicts in VERDICTS.values():
+        if verdict in verdicts[:3]:
+            return NOT_RUN if verdict == NOT_RUN else WORDS[verdicts.index(verdict)]
+    return UNKNOWN
 
 
 def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -210,10 +244,10 @@ def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
         if not any(records_at(case, name, runs, row["profile"])):
             made = f"casebook experiments {case} --profile {row['profile']} --arm {name}"
             return nothing | {"command": studies.command(name) if name in studies.STUDIES else made}
-    found = compared(case, row, runs, PREDICTED)
+    found = compared(case, row, runs)
     text = found.text.removeprefix(f"{row['what']}: ")
     model = _models_behind(case, [row], runs)
-    return {"outcome": found.verdict, "measured": text, "model": model, "command": ""}
+    return {"outcome": found.outcome, "measured": text, "model": model, "command": ""}
 
 
 def _models_behind(case: str, compare: Sequence[Mapping], runs: Sequence[Mapping]) -> str:
@@ -234,28 +268,20 @@ def _ways(comparison: Mapping[str, Any]) -> list[str]:
 # One comparison
 
 
-def compared(
-    case: str, comparison: Mapping, runs: Records | None = None, verdicts: Sequence[str] = ()
-) -> Compared | None:
+def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Compared | None:
     """What the records of one model say of a comparison.
-
-    With fewer seeds the intervals are wider, and a true difference stays unseen. How large it
-    would have had to be is told by `detectable`, the half-widths of the two pooled intervals
-    added: figures further apart than that have intervals that do not overlap.
 
     Args:
         comparison: see the head of this module; its `profile` is `nano` unless given.
         runs: see `figures_at`.
-        verdicts: the words for *held*, *did not hold* and *neither*; of the profile by default.
 
     Returns:
-        The verdict and what it rests on, or `None` where an arm has no records.
+        The outcome and what it rests on, or `None` where an arm has no records.
 
     Raises:
         CasebookError: a record has no such figure.
     """
     profile = comparison.get("profile", "nano")
-    words = verdicts or VERDICTS["nano" if profile == "nano" else "other real model"]
     rights = all_figures_at(case, comparison["right"], runs, profile)
     left = _left(case, comparison, rights, runs, profile)
     if not rights or left == {}:
@@ -270,19 +296,29 @@ def compared(
         left = {first: left[first]}
     ways = comparison.get("gains_less_than", ())
     gains = [figures_at(case, where, runs, profile) for where in ways]
-    found = [_outcome(comparison, left, right, gains, one_model) for right in rights.values()]
-    worst = min(found, key=(FAILED, OPEN, PARTLY, HELD).index)
-    verdict = dict(zip(PREDICTED, words, strict=True)).get(worst, worst)
+    judged = [_outcome(comparison, left, right, gains, one_model) for right in rights.values()]
+    outcome, difference, equivalent = min(
+        judged, key=lambda one: (FAILED, OPEN, PARTLY, HELD).index(one[0])
+    )
     unit = comparison.get("unit", "")
     seeds = {seed for figures in rights.values() for seed in figures} - {studies.SEED}
     counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""
     if one_model:
         counted = " (one untrained model, interval over rows)"
-    said = f"{_said(comparison, left, rights, gains)}{' ' * bool(unit)}{unit}{counted}"
-    both = [pooled(side) for side in (left, next(iter(rights.values()))) if side]
-    least = sum((figure["high"] - figure["low"]) / 2 for figure in both)
-    shown = f"{least:.2g} {unit}" if unit else f"{100 * least:.1f} points"
-    return Compared(verdict, f"{comparison['what']}: {said}", len(seeds), least, shown)
+    said = f"{_said(comparison, left, rights, gains)}{' ' * bool(unit)}{unit}"
+    power = ""
+    if difference and len(rights) == 1:
+        ends = (difference.value, difference.low, difference.high)
+        shown = "{:+.3g} [{:+.3g}, {:+.3g}] {}".format(*ends, unit)
+        if not unit:
+            shown = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*(100 * end for end in ends))
+        said += f": {shown.strip()}{', equivalent' * equivalent}"
+    if difference:
+        least = (difference.critical, difference.powered)
+        low, high = (f"{x:.2g} {unit}" if unit else f"{100 * x:.1f} points" for x in least)
+        power = f"critical difference {low}, with 80 % power {high}"
+    text = f"{comparison['what']}: {said}{counted}"
+    return Compared(outcome, text, len(seeds), difference, equivalent, power)
 
 
 def number_in(side: str) -> float | None:
@@ -303,54 +339,52 @@ def _left(case, comparison, rights, runs, profile) -> Figures | None:
 
 def _outcome(
     comparison: Mapping, left: Figures | None, right: Figures, gains: Sequence, one_model: bool
-) -> str:
-    """What became of all conditions for one figure: of `PREDICTED`, or `partly`."""
-    found = []
-    value = pooled(right)["value"]
+) -> tuple[str, Difference | None, bool]:
+    """What became of all conditions for one figure (of `PREDICTED`, or `partly`), the difference,
+    and whether it is that nothing changes."""
+    found: list[Any] = []
+    value = mean(figure["value"] for figure in right.values())
     if bounds := [name for name in BOUNDS if name in comparison]:
         found.append(all(BOUNDS[name](value, comparison[name]) for name in bounds))
+    decided = one_model or studies.SEED in right or len(right) >= FEWEST_SEEDS
     expected = comparison.get("expected")
-    if expected == "not above":
-        found.append(pooled(right)["low"] <= pooled(left)["value"])
-    elif "within" in comparison:
-        change = abs(value - pooled(left)["value"])
-        found.append(change <= comparison["within"] + 1e-9)  # as decimals are written
-    elif expected:
-        moved = _moved(left, right, one_model)
-        if expected == "unchanged":
-            found.append(OPEN if moved is None else moved == 0)
-        else:
-            found.append(moved == DIRECTIONS[expected] if moved else OPEN)
+    margin = comparison.get("margin", 0.0 if "unit" in comparison else MARGIN)
+    if comparison.get("fixed"):
+        left, right = (
+            {seed: dict.fromkeys(("value", "low", "high"), f["value"]) for seed, f in side.items()}
+            for side in (left, right)
+        )
+    difference = left and difference_of((-1, left), (1, right))
+    equivalent = bool(expected) and decided and _within(difference, margin)
+    if expected:
+        found.append(_holds(expected, difference, margin) if decided else OPEN)
     if gains:
-        pairs = zip(_gains(left, right), _gains(*gains), strict=True)
-        less = {mine < theirs for mine, theirs in pairs}
-        decided = studies.SEED in right or len(right) >= FEWEST_SEEDS
-        found.append(less.pop() if decided and len(less) == 1 else OPEN)
+        less = difference_of((1, left), (-1, right), (-1, gains[0]), (1, gains[1]))
+        found.append(_holds("rises", less, margin) if decided else OPEN)
     if len(set(found)) == 1:
-        return {True: HELD, False: FAILED}.get(found[0], OPEN)
-    return PARTLY if True in found else FAILED
+        outcome = {True: HELD, False: FAILED}.get(found[0], OPEN)
+    else:
+        outcome = PARTLY if True in found else FAILED
+    return outcome, difference, equivalent
 
 
-def _moved(left: Figures, right: Figures, one_model: bool) -> int | None:
-    """1 for up and -1 for down from left to right, 0 where no difference is shown; `None` where
-    there are too few seeds to show one."""
-    seeds = [seed for seed in left if seed in right]
-    if not (one_model or studies.SEED in seeds or len(seeds) >= FEWEST_SEEDS):
-        return None
-    left, right = ({seed: side[seed] for seed in seeds} for side in (left, right))
-    moves, before, after = _gains(left, right), pooled(left), pooled(right)
-    if after["low"] > before["high"] and min(moves) > 0:
-        return 1
-    return -1 if after["high"] < before["low"] and max(moves) < 0 else 0
+def _within(difference: Difference, margin: float) -> bool:
+    return -margin <= difference.low and difference.high <= margin
 
 
-def pooled(figures: Figures) -> Mapping[str, float]:
-    """Figures by seed as one, with an interval over the seeds (`stats.pool_seeds`)."""
-    return pool_seeds([*figures.values()])
-
-
-def _gains(left: Figures, right: Figures) -> list[float]:
-    return [right[seed]["value"] - left[seed]["value"] for seed in sorted(right, key=str)]
+def _holds(expected: str, difference: Difference, margin: float) -> bool | str:
+    """Whether a difference is as expected, or `OPEN` where its interval leaves that open."""
+    low, high = difference.low, difference.high
+    yes, no = {
+        "rises": (low > 0, high < 0),
+        "falls": (high < 0, low > 0),
+        "differs": (low > 0 or high < 0, False),
+        "not above": (high <= margin, low > 0),
+        "equivalent": (_within(difference, margin), low > margin or high < -margin),
+    }[expected]
+    if yes:
+        return True
+    return False if no or _within(difference, margin) else OPEN
 
 
 def _said(comparison, left: Figures | None, rights: Mapping, gains: Sequence[Figures]) -> str:
@@ -367,7 +401,8 @@ def _said(comparison, left: Figures | None, rights: Mapping, gains: Sequence[Fig
     elif left:
         text = f"{_text(left, unit, signed)}, then {text}"
     if gains:
-        own, other = (f"{100 * mean(_gains(*pair)):.1f}" for pair in ((left, right), gains))
+        pairs = ((left, right), gains)
+        own, other = (f"{100 * difference_of((-1, a), (1, b)).value:.1f}" for a, b in pairs)
         text += f", a gain of {own} points against {other} points"
     return text
 
@@ -431,45 +466,97 @@ def write_up_box(case: str) -> str:
 # Counting
 
 
+def counts(row: Mapping[str, Any]) -> bool:
+    """Whether a claim is counted: a slip is not, nor what the planting of the corpus decides."""
+    return row["weight"] != "slip" and not row.get("by_design")
+
+
 def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str], int]]:
-    """How many claims of each write-up got which verdict, kinds of evidence apart.
+    """How many claims of each write-up hold or not, kinds of evidence apart.
 
     Args:
         cases: names of cases; all, in the order of their notebooks, unless given.
 
     Returns:
-        Case -> (evidence, verdict) -> count; exploratory verdicts apart (`EXPLORATORY`). All cases
-        have the same columns, those that any of them uses, in the order of `VERDICTS`.
+        Case -> (evidence, word of `WORDS` or `not run here`) -> number of claims that are counted;
+        exploratory ones apart (`EXPLORATORY`). All cases have the same columns, those that any of
+        them uses, in the order of `VERDICTS`.
     """
     if cases is None:
         cases = sorted(known_cases(), key=lambda name: load_case(name).number)
-    counts = {case: Counter() for case in cases}
-    for case, found in counts.items():
-        for row in load_claims(case):
+    found = {case: Counter() for case in cases}
+    for case, count in found.items():
+        for row in filter(counts, load_claims(case)):
             called = EXPLORATORY if row["exploratory"] else {}
-            found[called.get(row["evidence"], row["evidence"]), row["verdict"]] += 1
+            count[called.get(row["evidence"], row["evidence"]), row["word"]] += 1
     columns = [
-        (name, verdict)
-        for evidence, verdicts in VERDICTS.items()
+        (name, word)
+        for evidence in VERDICTS
         for name in (evidence, EXPLORATORY.get(evidence))
-        for verdict in verdicts
+        for word in (*WORDS, NOT_RUN)
     ]
-    used = [column for column in columns if any(found[column] for found in counts.values())]
-    return {case: {column: found[column] for column in used} for case, found in counts.items()}
+    used = [column for column in columns if any(count[column] for count in found.values())]
+    return {case: {column: count[column] for column in used} for case, count in found.items()}
 
 
-def tally_table(counts: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
-    """A `tally` as a Markdown table: a row per evidence and verdict, a column per case."""
-    titles = [load_case(case).title for case in counts]
-    lines = [table_row("evidence", "verdict", *titles, "together")]
+def tally_table(found: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
+    """A `tally` as a Markdown table: a row per evidence and word, a column per case."""
+    titles = [load_case(case).title for case in found]
+    lines = [table_row("evidence", "the claim", *titles, "together")]
     lines.append("| --- | --- |" + " ---: |" * (len(titles) + 1))
-    for evidence, verdict in next(iter(counts.values()), {}):
-        found = [counts[case][evidence, verdict] for case in counts]
+    for evidence, word in next(iter(found.values()), {}):
+        numbers = [found[case][evidence, word] for case in found]
         shown = "–" if evidence == "none" else evidence
-        lines.append(table_row(shown, verdict, *found, sum(found)))
-    totals = [sum(found.values()) for found in counts.values()]
+        lines.append(table_row(shown, word, *numbers, sum(numbers)))
+    totals = [sum(count.values()) for count in found.values()]
     lines.append(table_row("**claims**", "", *totals, sum(totals)))
     return "\n".join(lines)
+
+
+def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Claims as Markdown: those that are central as a table, and the others below it, folded."""
+    run = [row for row in rows if row["evidence"] != "none"]
+    counted = Counter(row["word"] for row in filter(counts, rows))
+    said = ", ".join(f"{counted[word]} {word}" for word in (*WORDS, NOT_RUN) if counted[word])
+    parts = {
+        "details": [r for r in run if r["weight"] == "detail" and counts(r)],
+        "decided by the planting of our corpus, and not counted": [
+            r for r in run if r["weight"] != "slip" and not counts(r)
+        ],
+        NOT_RUN: [r for r in rows if r["evidence"] == "none"],
+        "slips, which are not counted": [r for r in run if r["weight"] == "slip"],
+    }
+    central = [r for r in run if r["weight"] == "central" and counts(r)]
+    text = [f"{counted.total()} claims are counted: {said}.", "", *_table(central)]
+    for title, part in parts.items():
+        if part:
+            title = f"<summary>{len(part)} {title}</summary>"
+            text += ["", "<details>" + title, "", *_table(part), "", "</details>"]
+    return "\n".join(text)
+
+
+def _table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    lines = [table_row("claim", "evidence", "it", "why"), "| --- | --- | --- | --- |"]
+    for row in rows:
+        why = row["note"]
+        if "measured" in row:
+            why += f" **{row['measured']}** ({row['power']})."
+        if "document" in row:
+            why += " ([{title}]({address}), {date})".format(**row["document"])
+        why += f" `{row['command']}`" if "command" in row else ""
+        why += f" ({row['computed_in']})" if "computed_in" in row else ""
+        evidence = row["evidence"] + ", exploratory" * row["exploratory"]
+        word = f'<abbr title="{row["verdict"]}">**{row["word"]}**</abbr>'
+        lines.append(table_row(f"{row['claim']} *({row['source']})*", evidence, word, why))
+    return lines
+
+
+def corrected() -> dict[str, int]:
+    """All comparisons that claims which are counted rest on: their `number`, how many are `told`
+    from no difference at 5 %, and how many Holm's correction over all of them leaves."""
+    rows = [row for case in known_cases() for row in filter(counts, load_claims(case))]
+    p = [one.p for row in rows for one in row.get("differences", ())]
+    return {"number": len(p), "told": sum(x <= 0.05 for x in p), "left": holm(p)}
 
 
 def table_row(*cells: object) -> str:

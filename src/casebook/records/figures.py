@@ -13,10 +13,21 @@ from fnmatch import fnmatch
 from statistics import mean
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from casebook.case import NO_ANSWER, CasebookError, load_case
 from casebook.records import studies
 from casebook.records.record import committed
+from casebook.stats import Difference, contrast, pass_at_k, pool_seeds, unpack_bits
 
+OF_BITS = {  # figure -> decoding (of two, where there is no other, greedy), and which bits
+    "greedy_accuracy": ("greedy", "strict"),
+    "sampled_accuracy": ("sample", "strict"),
+    "lenient_accuracy": ("sample", "correct"),
+    "well_formed": ("sample", "well_formed"),
+    "pass_at_k": ("pass_at_k", "strict"),
+}
 REDUCED = {"mean": mean, "last": lambda values: values[-1], "smallest": min, "largest": max}
 
 Figures = dict[int | None, Mapping[str, float]]  # seed -> figure
@@ -34,7 +45,8 @@ def figures_at(
             and profiles are passed over.
 
     Returns:
-        Seed -> figure; a plain number becomes a figure without width.
+        Seed -> figure; a plain number becomes a figure without width. Where the record keeps bits,
+        the figure has `rows`, its share of each test row (a series by the row's number).
 
     Raises:
         CasebookError: a record of the arm has no such figure, as one without test rows has none
@@ -60,6 +72,46 @@ def all_figures_at(
             whose = "the study" if seed is studies.SEED else f"the record of seed {seed}"
             raise CasebookError(f"{whose} has no figure {where!r}") from None
     return found
+
+
+def difference_of(*sides: tuple[float, Figures]) -> Difference:
+    """A weighted sum of figures by seed, such as right less left (`stats.contrast`): paired by test
+    row, in clusters, where the records keep bits."""
+    tables = [(weight, _table(figures)) for weight, figures in sides]
+    known = [table for _, table in tables if isinstance(table, pd.DataFrame)]
+    if not known or any(table is None for _, table in tables):
+        return contrast([(weight, [*figures.values()]) for weight, figures in sides])
+    index = known[0].index
+    for table in known:
+        index = index.intersection(table.index)
+    values = [
+        (w, table.loc[index].T.to_numpy() if hasattr(table, "loc") else np.full(len(index), table))
+        for w, table in tables
+    ]
+    return contrast(values, index.get_level_values("cluster"))
+
+
+def pooled(figures: Figures) -> Mapping[str, float]:
+    """Figures by seed as one, with an interval over seeds and rows (`stats.pool_seeds`); where the
+    records keep bits, as wide as these and their clusters make it."""
+    found, table = pool_seeds([*figures.values()]), _table(figures)
+    half = (found["high"] - found["low"]) / 2
+    if not isinstance(table, pd.DataFrame) or not half:
+        return found
+    clusters = table.index.get_level_values("cluster")
+    wider = contrast([(1, table.T.to_numpy())], clusters).critical / half
+    return found | {
+        side: found["value"] + wider * (found[side] - found["value"]) for side in ("low", "high")
+    }
+
+
+def _table(figures: Figures) -> pd.DataFrame | float | None:
+    """The test rows of a figure by seed; the number, where it is one; `None` where no rows are
+    known."""
+    if all("rows" in figure for figure in figures.values()):
+        return pd.DataFrame({seed: figure["rows"] for seed, figure in figures.items()})
+    ends = {figure[name] for figure in figures.values() for name in ("value", "low", "high")}
+    return ends.pop() if len(ends) == 1 else None
 
 
 def records_at(
@@ -94,7 +146,7 @@ def _walk(case: str, record: Mapping, value: Any, steps: Sequence[str]) -> Itera
 def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
     """One step on the way to a figure: a field, or what is computed from one."""
     if step in value:  # a study keeps its entropies itself
-        return value[step]
+        return _with_rows(record, value, step)
     if step == "answer_entropy":
         return answer_entropy(value["label_histogram"])
     if step == "labels_recalled":
@@ -107,6 +159,25 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
         names = load_case(case).labels
         return {name: discrimination(table, i, samples) for i, name in enumerate(names)}
     raise KeyError(step)
+
+
+def _with_rows(record: Mapping[str, Any], value: Mapping[str, Any], step: str) -> Any:
+    """A figure with what its bits say of each test row; anything else as it is."""
+    found, bits = value[step], value.get("bits", {})
+    if not bits or step not in OF_BITS:
+        return found
+    decoding, name = OF_BITS[step]
+    kept = bits.get(decoding, bits.get("greedy"))
+    solved = unpack_bits(kept[name], kept["rows"])
+    number = np.array(kept.get("row", range(kept["rows"])))
+    clusters = record.get("inputs", {}).get("clusters")
+    cluster = np.array(clusters)[number] if clusters else number
+    index = pd.MultiIndex.from_arrays([number, cluster], names=["row", "cluster"])
+    if step != "pass_at_k":
+        return found | {"rows": pd.Series(solved.mean(axis=1), index)}
+    n, right = solved.shape[1], solved.sum(axis=1)
+    shares = {k: pd.Series(pass_at_k(n, right, int(k)), index) for k in found}
+    return {k: figure | {"rows": shares[k]} for k, figure in found.items()}
 
 
 def answer_entropy(histogram: Mapping[str, int]) -> float:

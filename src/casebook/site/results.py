@@ -36,12 +36,16 @@ COUNTED = {
     "nano": "on the embedded model",
     records.EXPLORATORY["other real model"]: "by running another real model, exploratory",
     records.EXPLORATORY["nano"]: "on the embedded model, exploratory",
-    "none": "",
+    "none": "not run here",
 }
 # How an expectation is told: of a figure against a number, of its bounds, of other words
 DIRECTIONS = {"rises": "above", "falls": "below"}
 BOUNDS = {"low": "at least", "high": "at most", "above": "above", "below": "below"}
-WORDS = {"unchanged": "no change that the records show", "not above": "not above it"}
+WAYS = {
+    "equivalent": "no change",
+    "differs": "a difference either way",
+    "not above": "not above it",
+}
 
 
 def numbered_cases() -> list[Case]:
@@ -50,16 +54,15 @@ def numbered_cases() -> list[Case]:
 
 
 def counted(case: str | None = None) -> dict[str, Any]:
-    """The claims of a case, or of all: their `number`, and as `rows` how they were decided, such
-    as `{"by a published document": "2 confirmed, 1 refuted"}`."""
+    """The claims of a case, or of all: their `number`, and as `rows` how they were decided: what
+    decided -> word (`records.WORDS`, not run here) -> number of claims."""
     together: Counter = Counter()
     for found in records.tally(None if case is None else [case]).values():
         together.update(found)  # all have the same columns, in one order
-    rows: dict[str, list[str]] = {}
-    for (evidence, verdict), count in together.items():
-        if count:
-            rows.setdefault(COUNTED[evidence], []).append(f"{count} {verdict}")
-    return {"number": together.total(), "rows": {how: ", ".join(v) for how, v in rows.items()}}
+    rows: dict[str, dict[str, int]] = {}
+    for (evidence, word), count in together.items():
+        rows.setdefault(COUNTED[evidence], {})[word] = count
+    return {"number": together.total(), "rows": rows}
 
 
 def learned(case: Case) -> dict[str, Any]:
@@ -180,10 +183,9 @@ def expected(comparison: Mapping[str, Any]) -> str:
     said = [f"{word} {shown(comparison[n])}" for n, word in BOUNDS.items() if n in comparison]
     if way in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
         said.append(f"{DIRECTIONS[way]} {shown(number)}")
-    elif "within" in comparison:
-        said.append(f"no change beyond {shown(comparison['within'])}")
     elif way:
-        said.append(WORDS.get(way, way))
+        beyond = f" beyond {shown(comparison.get('margin', records.claims.MARGIN))}"
+        said.append(WAYS.get(way, way) + beyond * (way == "equivalent"))
     return ", ".join([*said, *["by less"] * ("gains_less_than" in comparison)])
 
 
