@@ -10,7 +10,6 @@ import json, sys
 from casebook import preflight
 from casebook.preflight.sizes import cards
 preflight.machine_for = lambda *_: cards()["a100-80"]
-preflight.check_all = lambda *_: []  # the versions are those of a CPU
 {before}
 found = preflight.preflight(sys.argv[1], measure=True)
 engine = sys.modules["engine"].Engine
@@ -47,7 +46,7 @@ def measured(small_checkout, python_in):
 def test_a_profile_of_a_gpu_is_measured_and_leaves_no_engine(profile, engines, measured):
     found = measured(profile)
     assert found["measured"]["prompts"] > 4, found["reasons"]
-    assert found["seconds_per_step"]["low"] == found["measured"]["seconds"] > 0
+    assert found["measured"]["seconds"] > 0
     assert found["engines"] == [engines, False]
 
 

@@ -1,24 +1,24 @@
 """Before hours are spent: whether a training fits, and how long a step takes.
 
     sizes      what a model's config.json and a card's data sheet say
-    estimate   one sum of the memory with its error bar; a range of seconds per step
-    checks     card, versions, disk, model and data
-    measured   `--measure`: the first steps of the training itself
+    estimate   one sum of the memory, with its error bar
+    measured   `--measure`: the first steps of the training itself, and their seconds
 
 Nothing below this folder is imported by a training: a run that was looked at first is the same run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from huggingface_hub import constants, get_session
 
 from casebook.backend import choose_backend
 from casebook.case import CasebookError, load_case
 from casebook.models import model_source
 from casebook.preflight import estimate
-from casebook.preflight.checks import FAILS, OK, ask_the_hub_once, check_all
-from casebook.preflight.sizes import GIB, Shape, machine_for, shape_of
-from casebook.settings import checked
+from casebook.preflight.sizes import GIB, Machine, Shape, machine_for, shape_of
+from casebook.settings import check_present, checked
 
 FITS, CLOSE, NOT = "fits", "close", "does not fit"
 SILENT, TRUNCATED = 0.6, 0.2  # shares above which a training would hardly teach
@@ -40,24 +40,25 @@ def preflight(
         measure: make the first steps of the training, here.
 
     Returns:
-        `config`, `machine`, `steps`, `checks`, `prompt` (tokens of the `longest`, and `how` they
-        were counted), `memory` (in bytes), `seconds_per_step` (`None` where unknown), `measured`,
-        `verdict` (`fits`, `close`: within the error bar, or it would hardly teach; or `does not
-        fit`) and `reasons`.
+        `config`, `machine`, `steps`, `prompt` (tokens of the `longest`, and `how` they were
+        counted), `memory` (in bytes), `measured` (`None` without `measure`), `verdict` (`fits`,
+        `close`: within the error bar, or it would hardly teach; or `does not fit`) and `reasons`.
 
     Raises:
-        CasebookError: a configuration or card that cannot be, or a model of unknown shape.
+        CasebookError: a configuration or card that cannot be, a library that is missing here, or
+            a model of unknown shape.
     """
     settings = checked(config, overrides)
     if measure and gpu:
         raise CasebookError("--measure runs the training here: leave --gpu out")
     if measure:
         choose_backend(settings["profile"])  # before transformers, which a tokenizer needs
-    ask_the_hub_once()
+    _ask_the_hub_once()
     machine = machine_for(settings, gpu)
+    if not gpu:
+        check_present(settings)
     shape = shape_of(settings["model_name_or_path"])
-    looked = [check._asdict() for check in check_all(settings, machine, not gpu, shape)]
-    reasons = [f"{check['name']}: {check['said']}" for check in looked if check["state"] == FAILS]
+    reasons = list(impossible(settings, machine))
     prompt, how = longest_prompt(settings, shape)
     needed = estimate.vllm_needs(settings, shape, prompt)
     reserve = estimate.vllm_reserve(settings, machine)
@@ -72,7 +73,7 @@ def preflight(
         word = NOT if reasons or low > machine.there else CLOSE
         size = f"{low / GIB:.1f} to {high / GIB:.1f} of {machine.there / GIB:.1f} GiB"
         reasons.append(f"memory: it takes {size} on {machine.name}")
-    span, figures = estimate.seconds_per_step(settings, shape, machine, prompt), None
+    figures = None
     if measure and word != NOT:
         from casebook.models.generation import out_of_memory
         from casebook.preflight.measured import measured
@@ -85,21 +86,36 @@ def preflight(
             word, said = NOT, str(error).strip().partition("\n")[0]
             reasons.append(f"measuring ran out of memory ({said})")
         else:
-            span = figures["seconds"], figures["seconds"]
             dull = _dull(figures)
             word, reasons = CLOSE if dull else word, [*reasons, *dull]
     return {
         "config": str(config),
         "machine": machine.name,
         "steps": settings["max_steps"],
-        "checks": looked,
         "prompt": {"longest": prompt, "how": how},
         "memory": {"parts": parts, "low": low, "high": high, "there": machine.there},
-        "seconds_per_step": span and dict(zip(("low", "high"), span, strict=True)),
         "measured": figures,
         "verdict": word,
         "reasons": reasons,
     }
+
+
+def _ask_the_hub_once() -> None:
+    """Where the hub does not answer, take it as offline: its library would ask for minutes."""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=3)
+    except Exception:  # of httpx, of the system, or its own refusal while it is offline
+        constants.HF_HUB_OFFLINE = True
+
+
+def impossible(settings: Mapping[str, Any], machine: Machine) -> Iterator[str]:
+    """What the settings ask of a machine that it cannot do, a sentence each."""
+    bf16 = settings.get("bf16") or settings["dtype"] == "bfloat16"
+    if bf16 and machine.gpu and not machine.bf16:
+        yield f"{machine.name} has no bf16: dtype float16 with fp16 true is what it takes"
+    wanted = [name for name in ("load_in_4bit", "fast_inference") if settings[name]]
+    if wanted and not estimate.unsloth_trains(settings, machine):
+        yield f"transformers and PEFT train, and only Unsloth knows {' and '.join(wanted)}"
 
 
 def _dull(figures: Mapping[str, Any]) -> list[str]:
@@ -147,20 +163,15 @@ def longest_prompt(settings: Mapping[str, Any], shape: Shape) -> tuple[int, str]
 
 def lines(found: Mapping[str, Any]) -> list[str]:
     """A preflight as it is printed."""
-    checks, need, span = found["checks"], found["memory"], found["seconds_per_step"]
-    good = sum(check["state"] == OK for check in checks)
-    said = [f"{found['config']} on {found['machine']}", f"checks: {good} ok"]
-    said += [f"  {c['state']}: {c['name']}, {c['said']}" for c in checks if c["state"] != OK]
+    need, said = found["memory"], [f"{found['config']} on {found['machine']}"]
     said.append("longest prompt: {longest} tokens ({how})".format(**found["prompt"]))
     low, high, there = (need[name] / GIB for name in ("low", "high", "there"))
     said.append(f"memory: {low:.1f} to {high:.1f} GiB, and there are {there:.1f}; in GiB")
     parts = sorted(need["parts"].items(), key=lambda part: -part[1])
     said += [f"  {size / GIB:6.2f} {name}" for name, size in parts]
-    if span:
-        how = "measured" if found["measured"] else "from data sheets, never measured on a GPU"
-        hours = " to ".join(f"{span[end] * found['steps'] / 3600:.1f}" for end in span)
-        said.append(f"{span['low']} to {span['high']} seconds per step ({how}), {hours} hours")
     if figures := found["measured"]:
+        hours = figures["seconds"] * found["steps"] / 3600
+        said.append(f"{figures['seconds']} seconds per step, {hours:.1f} hours for all of them")
         said.append(f"{figures['bytes'] / GIB:.1f} GiB at most; of {figures['prompts']} prompts:")
         ranges = {n: f for n, f in figures.items() if isinstance(f, dict)}
         said += ["  {}: {value:.2f} [{low:.2f}, {high:.2f}]".format(n, **ranges[n]) for n in ranges]

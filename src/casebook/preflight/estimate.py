@@ -1,16 +1,11 @@
-"""The memory that a training takes at its peak, and the seconds of a step: two estimates.
+"""The memory that a training takes at its peak: an estimate.
 
-Memory is what is held (weights, adapter, gradients, optimiser, vLLM's reserve) and the larger of
+It is what is held (weights, adapter, gradients, optimiser, vLLM's reserve) and the larger of
 what comes and goes: keys and values while it writes, or activations and logits while it learns. The
 sum follows TRL's rollouts and loss; its error bar is for what it cannot know. Measuring fits its
 batches to the memory that is free, and is not in it.
-
-Seconds follow from the card's data sheet: writing a token reads all weights once, whatever the
-batch, and a backward pass is bound by arithmetic. Nothing here was compared with a GPU by this
-project: `--measure` does that.
 """
 
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -32,17 +27,6 @@ NF4 = 0.5 + 0.127 / 8
 MOMENTS = {"sgd": 0, "adamw_8bit": 2, "paged_adamw_8bit": 2}
 VLLM_OVERHEAD = 3 * GIB // 2  # activations and CUDA graphs inside vLLM's reserve
 FRAGMENTS = 0.08  # of what comes and goes: blocks that the allocator cannot use again
-# The runs of published.yaml, all with vLLM, took 4.5 to 7.6 times the sum below at equal tokens,
-# and 1.9 to 4.6 times the sum without vLLM, which is not the faster way: a batch waits for its
-# longest completion, and a step costs more than tokens. The lower ends are half of that, as
-# completions end before their limit.
-RANGE, RANGE_VLLM = (1.0, 4.6), (2.2, 8.0)
-READ = 0.7  # share of the bandwidth that reading weights reaches
-COMPUTED = 0.3  # share of the throughput that a training reaches
-LAUNCH = 1e-3  # seconds a layer and token, where each kernel is launched by Python
-LAUNCH_VLLM = 5e-5  # the same with CUDA graphs
-UNPACKED = 4.5  # bytes moved a parameter, where 4-bit weights are expanded for each token
-VLLM_BATCH = 64  # completions that vLLM writes at a time
 
 
 def memory(
@@ -147,33 +131,3 @@ def learning(
     if not settings["use_peft"]:  # a new gradient beside the one it is added to
         parts["gradient of the embedding"] = shape.vocabulary * shape.hidden * item
     return parts
-
-
-def seconds_per_step(
-    settings: Mapping[str, Any], shape: Shape, machine: Machine, prompt: int
-) -> tuple[float, float] | None:
-    """The least and the most that a step may take; `None` on a CPU, where only measuring tells."""
-    if not machine.gpu:
-        return None
-    accumulated = settings["gradient_accumulation_steps"]
-    completions = settings["per_device_train_batch_size"] * accumulated
-    length = settings["max_completion_length"]
-    weights, bandwidth = weights_bytes(settings, shape), machine.bandwidth * 1e9 * READ
-    if settings["fast_inference"] or settings.get("use_vllm"):
-        token = max(weights / bandwidth, LAUNCH_VLLM * shape.layers)
-        batches, span = math.ceil(completions / VLLM_BATCH), RANGE_VLLM
-    else:
-        moved = max(weights, UNPACKED * shape.linear) if settings["load_in_4bit"] else weights
-        token = max(moved / bandwidth, LAUNCH * shape.layers)
-        together = settings.get("steps_per_generation") or accumulated
-        # What is written at once may serve several steps.
-        batches, span = accumulated / together, RANGE
-    writing = batches * length * token / settings.get("num_iterations", 1)
-    # Forward and backward, and the log-probabilities before; weights that learn have gradients,
-    # checkpointing goes forward once more, and a reference goes forward, too.
-    passes = 4 + 2 * (not settings["use_peft"]) + 2 * settings["gradient_checkpointing"]
-    passes += 2 * bool(settings["beta"])
-    tokens = completions * (prompt + length)
-    learning = passes * shape.parameters * tokens / (machine.tflops * 1e12 * COMPUTED)
-    low, high = (share * (writing + learning) for share in span)
-    return round(low, 2), round(high, 2)

@@ -112,9 +112,6 @@ class Machine(NamedTuple):
     total: int  # ... of so many
     gpu: bool
     bf16: bool = True
-    vllm: bool = False
-    bandwidth: float = 0.0  # GB a second of a GPU
-    tflops: float = 0.0  # 16-bit operations of a GPU, 10^12 a second
 
 
 @cache
@@ -145,6 +142,4 @@ def machine_for(settings: Mapping[str, Any], gpu: str | None = None) -> Machine:
         )
     free, total = torch.cuda.mem_get_info(0)
     bf16 = torch.cuda.get_device_capability(0) >= (8, 0)
-    alike = [card for card in cards().values() if card.bf16 == bf16]
-    near = min(alike, key=lambda card: abs(card.total - total))  # taken to be as fast
-    return near._replace(name=torch.cuda.get_device_name(0), there=free, total=total)
+    return Machine(torch.cuda.get_device_name(0), free, total, gpu=True, bf16=bf16)
