@@ -82,7 +82,7 @@ def value_of(words, option):
     return words[words.index(option) + 1]
 
 
-@pytest.mark.parametrize("name", ["multi_gpu", "fsdp2"])
+@pytest.mark.parametrize("name", ["multi_gpu", "zero2"])
 def test_a_configuration_of_trl_is_named_and_the_nodes_meet(name, cluster, monkeypatch):
     monkeypatch.setenv("ACCELERATOR", name)
     words = submitted(SLURM / "train.sbatch", "runs/x", *OPTIONS).stdout.splitlines()[1:]

@@ -19,7 +19,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -312,9 +311,6 @@ def _fit(
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if trainer.state.global_step < config.max_steps:
         raise stopping.Stopped(f"stopped after step {trainer.state.global_step}")
-    if processes.sharded():  # what the policy is saved with, when the others have gone
-        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-        model.save_pretrained = partial(model.save_pretrained, state_dict=weights)
     return took
 
 

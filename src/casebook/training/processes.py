@@ -65,15 +65,17 @@ def check(config: Any) -> None:
     if config.use_cpu or not gpus:
         # accelerate would number the CPUs, and torch loads no checkpoint onto a `cpu:0`.
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
-    alone = {name: field.shared for name, field in FIELDS.items() if field.shared is not ANY}
-    if sharded():
-        alone["evaluate_every"] = 0  # where no process has all of the weights
-    for name, value in alone.items():
-        if (asked := getattr(config, name)) != value:
-            who = "ZeRO-3 and FSDP train" if name == "evaluate_every" else "several processes train"
+    by = os.environ.get  # what `accelerate launch` sets
+    if by("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3" or by("ACCELERATE_USE_FSDP") == "true":
+        raise CasebookError(
+            "with ZeRO-3 and FSDP no process holds all weights, and the first one has to measure "
+            "them: start this with multi_gpu, zero1 or zero2"
+        )
+    for name, field in FIELDS.items():
+        if field.shared is not ANY and (asked := getattr(config, name)) != field.shared:
             raise CasebookError(
-                f"{name} is {asked!r}, and {who} only with {value!r}: change it with --set, or "
-                "start one process"
+                f"{name} is {asked!r}, and several processes train only with {field.shared!r}: "
+                "change it with --set, or start one process"
             )
     wanted = "bf16" if config.bf16 else "fp16" if config.fp16 else "no"
     if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") not in ("no", wanted):
@@ -85,13 +87,6 @@ def check(config: Any) -> None:
         raise CasebookError(
             "several processes train with transformers and PEFT: set CASEBOOK_BACKEND=peft"
         )
-
-
-def sharded() -> bool:
-    """Whether each process holds only a part of the weights (ZeRO-3, FSDP)."""
-    by = os.environ.get  # what `accelerate launch` sets
-    sharding = by("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3" or by("ACCELERATE_USE_FSDP") == "true"
-    return count() > 1 and sharding
 
 
 def agreed(act: Callable[[], Any]) -> Any:

@@ -1,6 +1,5 @@
 """TRL's trainer, with what it lacks: the run's settings alone, prompts once, a constraint."""
 
-from contextlib import nullcontext
 from functools import partial
 
 from trl import GRPOTrainer
@@ -8,7 +7,6 @@ from trl import GRPOTrainer
 from casebook.models.decoding import Constraint, constrained, constrained_generation
 from casebook.models.generation import merged, own_settings_off, shared_prompts
 from casebook.models.prompts_once import forward
-from casebook.training import processes
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -33,9 +31,7 @@ class RolloutTrainer(GRPOTrainer):
 
     def _generate_single_turn(self, *args, **kwargs):
         once = shared_prompts(self.model, self.prompts_once)
-        # Where no process has all of the weights, there is nothing to merge an adapter into.
-        whole = nullcontext() if processes.sharded() else merged(self.model)
-        with own_settings_off(self.model), whole, once:
+        with own_settings_off(self.model), merged(self.model), once:
             return super()._generate_single_turn(*args, **kwargs)
 
     def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
