@@ -2,7 +2,6 @@
 
     config.json                       the settings of the run
     facts.json                        hardware, versions, times, hashes: a closed list with types
-    metrics.jsonl                     the logged steps and evaluations, numbers alone
     completions/<when>/<name>.jsonl   what was written before and after: [row, decoding, sample,
                                       token ids, text]
 
@@ -19,14 +18,12 @@ export.
 import io
 import json
 import re
-import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from transformers import AutoTokenizer
 
 from casebook import settings as schema
@@ -37,29 +34,24 @@ from casebook.paths import plain, replacing
 from casebook.records import figure_text, has_test_figures
 from casebook.training import measure
 from casebook.training.config import Config, read_config
-from casebook.training.log import curve, text_of
-from casebook.training.run import Run, read_lines
+from casebook.training.log import text_of
+from casebook.training.run import Run
 
 MEBIBYTE = 2**20
 LARGEST_BUNDLE = 64 * MEBIBYTE  # 1,319 rows x 5 completions of 1,024 tokens have about 40
 LARGEST_CONTENT = 256 * MEBIBYTE  # of all files together, expanded
-LARGEST_FILE = 8 * MEBIBYTE  # of one that holds no completions
-LARGEST_RATIO = 200  # expanded to compressed, of one file; text of a collapsed model has about 100
 MOST_FILES = 64
-# Together they bound what a table of the logged lines takes: 80 MB at most.
-MOST_LINES, MOST_COLUMNS = 20_000, 256  # a profile logs 2,400 steps at most, in 40 columns
 TEMPLATE = 128  # tokens that a chat template may add around a prompt, generously
 UNPROVEN = (
     "Nobody can check that a model wrote these completions, that it was the one named, or that "
     "this seed was the only one tried."
 )
 
-CONFIG, FACTS_FILE, METRICS = REQUIRED = ("config.json", "facts.json", "metrics.jsonl")
+CONFIG, FACTS_FILE = REQUIRED = ("config.json", "facts.json")
 COMPLETIONS = re.compile(r"completions/(before|after)/(test|pass_at_k|also_[0-9]{1,2})\.jsonl")
 # Settings that decide nothing of a figure, and may name somebody's machine.
 UNSENT = ("run_name", "report_to", "disable_tqdm", "vllm_server_base_url", "vllm_server_host")
 PLAIN_TEXT = re.compile(r"(?![/~]|.*\.\.)[\w .:,+/-]{0,100}")  # of a setting: no path, no markup
-METRIC = re.compile(r"[\w /.-]{1,80}")
 VERSION, HASH = r"[\w.+-]{1,40}", r"[0-9a-f]{64}"
 # What is sent besides: a pattern for a text, else the type of a number. Any of them may be null.
 FACTS: dict[str, str | type] = {
@@ -113,11 +105,7 @@ def export_run(
     settings = {name: v for name, v in record["config"].items() if name not in UNSENT}
     tokenizer = AutoTokenizer.from_pretrained(run.adapter)
     facts = _facts_of(record) | {"end_token": tokenizer.eos_token_id, "adapter": note.read_text()}
-    numbers = (
-        {n: v for n, v in plain(line).items() if n == "kind" or type(v) in (int, float)}
-        for line in read_lines(run.metrics_file)
-    )
-    files = {CONFIG: _json(settings), FACTS_FILE: _json(facts), METRICS: _lines(numbers)}
+    files = {CONFIG: _json(settings), FACTS_FILE: _json(facts)}
     for path in sorted((run.path / "measured").glob("*/*.jsonl")):
         stored = [json.loads(line) for line in path.read_text().splitlines() if line]
         texts = tokenizer.batch_decode([ids for *_, ids, _ in stored], skip_special_tokens=True)
@@ -163,9 +151,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name)  # with a fixed date: the same run gives the same bytes
-            bomb = len(data) > LARGEST_RATIO * 0.9 * len(zlib.compress(data))
-            entry.compress_type = zipfile.ZIP_STORED if bomb else zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data)
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
@@ -189,7 +175,7 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
     Returns:
         `case`, `profile`, `seed`, `overrides` (settings that are not the profile's), `facts`,
         `completions` (how many), `texts` (whether they were compared with their token ids),
-        `before` and `after` (figures as a record has them), and `curve`.
+        `before` and `after` (figures as a record has them).
 
     Raises:
         Refused: the bundle is not built as one is, or its completions are not those that its
@@ -224,7 +210,6 @@ def _checked(content: bytes) -> dict[str, Any]:
     embedded = PROFILES[config.profile].embedded
     if embedded and facts.get("model_weights") != base_weights(config.settings):
         raise Refused("the base model's weights are not those of the embedded model here")
-    metrics = _metrics(_parsed_lines(METRICS, files[METRICS]), config)
     plans = measure.plans(config)
     wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
     if odd := sorted(wanted ^ (set(files) - set(REQUIRED))):
@@ -247,7 +232,7 @@ def _checked(content: bytes) -> dict[str, Any]:
     return {
         **{name: config.settings[name] for name in ("case", "profile", "seed")},
         **{"overrides": overrides, "facts": facts, "completions": len(every), "texts": embedded},
-        **plain(figures | {"curve": curve(metrics)}),
+        **plain(figures),
     }
 
 
@@ -287,28 +272,6 @@ def _check_plain(value: Any) -> None:
         _check_plain(entry)
     for pair in value.items() if isinstance(value, Mapping) else ():
         _check_plain(list(pair))
-
-
-def _metrics(lines: Sequence[Any], config: Config) -> pd.DataFrame:
-    """The logged steps, if each line is one of numbers."""
-    if len(lines) > MOST_LINES:
-        raise Refused(f"{METRICS} has more than {MOST_LINES} lines")
-    columns: set[str] = set()
-    for number, line in enumerate(lines, 1):
-        where = f"line {number} of {METRICS}"
-        if not isinstance(line, dict) or line.get("kind") not in ("train", "validation"):
-            raise Refused(f"{where} is neither of the training nor of a validation")
-        if type(line.get("step")) is not int or not 0 <= line["step"] <= config.max_steps:
-            raise Refused(f"{where} has no step from 0 to {config.max_steps}")
-        columns |= set(line)
-        for name, value in line.items():
-            number = type(value) in (int, float) and abs(value) < 1e18
-            if not METRIC.fullmatch(name) or not (name == "kind" or number):
-                raise Refused(f"{name[:60]!r} in {where} is no number with a name")
-    if len(columns) > MOST_COLUMNS:
-        raise Refused(f"{METRICS} has more than {MOST_COLUMNS} columns")
-    steps = [line for line in lines if line["kind"] == "train"]
-    return pd.DataFrame(steps, columns=None if steps else ["step"])
 
 
 # Completions
@@ -393,20 +356,12 @@ def _unpacked(content: bytes) -> dict[str, bytes]:
                 f"at most {MOST_FILES} files are taken, {LARGEST_CONTENT // MEBIBYTE} MiB in all"
             )
         names = [one.orig_filename for one in entries]  # zipfile cuts a name at a NUL
-        for entry, name in zip(entries, names, strict=True):
+        for name in names:
             shown = repr(name)[:120]
             if name not in REQUIRED and not COMPLETIONS.fullmatch(name):
                 raise Refused(f"{shown} is no file of a bundle")
             if names.count(name) > 1:
                 raise Refused(f"the bundle has the file {shown} twice")
-            if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise Refused(f"{shown} is a link or another thing than a file")
-            if entry.flag_bits & 1:
-                raise Refused(f"{shown} is encrypted")
-            if name in REQUIRED and entry.file_size > LARGEST_FILE:
-                raise Refused(f"{shown} is larger than {LARGEST_FILE // MEBIBYTE} MiB")
-            if entry.file_size > max(LARGEST_RATIO * entry.compress_size, 2**16):
-                raise Refused(f"{shown} expands to more than {LARGEST_RATIO} times its size")
         if missing := sorted(set(REQUIRED) - set(names)):
             raise Refused(f"{missing[0]} is missing from the bundle")
         return {name: archive.read(entry) for name, entry in zip(names, entries, strict=True)}
