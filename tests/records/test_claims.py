@@ -250,7 +250,7 @@ def test_what_could_be_told_is_half_of_the_interval_and_more_for_80_percent(writ
     least = found.difference.critical
     assert least == pytest.approx(0.02 * 2**0.5, rel=0.01)  # 0.02 on either side, added as errors
     assert found.difference.powered == pytest.approx(2.8 / 1.96 * least, rel=0.01)
-    assert found.power == "critical difference 2.8 points, with 80 % power 4.0 points"
+    assert found.power == "critical difference 2.8, with 80 % power 4.0 points"
     for by, outcome in ((0.98, "inconclusive"), (1.02, "held")):
         write_arm(*[(0.5, 0.5 + by * least)] * 3)
         asked = COMPARISON | {"margin": 0.01}

@@ -305,20 +305,17 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""
     if one_model:
         counted = " (one untrained model, interval over rows)"
-    said = f"{_said(comparison, left, rights, gains)}{' ' * bool(unit)}{unit}"
+    text = f"{comparison['what']}: {_said(comparison, left, rights, gains)} {unit}".rstrip()
     power = ""
-    if difference and len(rights) == 1:
-        ends = (difference.value, difference.low, difference.high)
-        shown = "{:+.3g} [{:+.3g}, {:+.3g}] {}".format(*ends, unit)
-        if not unit:
-            shown = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*(100 * end for end in ends))
-        said += f": {shown.strip()}{', equivalent' * equivalent}"
     if difference:
-        least = (difference.critical, difference.powered)
-        low, high = (f"{x:.2g} {unit}" if unit else f"{100 * x:.1f} points" for x in least)
-        power = f"critical difference {low}, with 80 % power {high}"
-    text = f"{comparison['what']}: {said}{counted}"
-    return Compared(outcome, text, len(seeds), difference, equivalent, power)
+        scale, digits, unit = (1, ".3g", unit) if unit else (100, ".1f", "points")
+        ends = (difference.value, difference.low, difference.high)
+        value, low, high = (f"{scale * end:+{digits}}" for end in ends)
+        if len(rights) == 1:
+            text += f": {value} {unit} [{low}, {high}]{', equivalent' * equivalent}"
+        least, more = (scale * x for x in (difference.critical, difference.powered))
+        power = f"critical difference {least:{digits}}, with 80 % power {more:{digits}} {unit}"
+    return Compared(outcome, text + counted, len(seeds), difference, equivalent, power)
 
 
 def number_in(side: str) -> float | None:
@@ -355,9 +352,11 @@ def _outcome(
             for side in (left, right)
         )
     difference = left and difference_of((-1, left), (1, right))
-    equivalent = bool(expected) and decided and _within(difference, margin)
+    equivalent = False
     if expected:
-        found.append(_holds(expected, difference, margin) if decided else OPEN)
+        found.append(holds := _holds(expected, difference, margin) if decided else OPEN)
+        shown = (holds is False) or (holds is True and expected == "equivalent")
+        equivalent = shown and _within(difference, margin)
     if gains:
         less = difference_of((1, left), (-1, right), (-1, gains[0]), (1, gains[1]))
         found.append(_holds("rises", less, margin) if decided else OPEN)
