@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -60,6 +61,7 @@ if address := paths.repository():
 def setup(app):
     app.add_html_math_renderer("mathml", (formula, None), (displayed_formula, None))
     app.connect("builder-inited", keep_pictures_inside, priority=900)
+    app.connect("source-read", find_notebooks)
     app.connect("doctree-read", describe_pictures)
     return {"parallel_read_safe": True}
 
@@ -88,6 +90,16 @@ def keep_pictures_inside(app):
     """MyST-NB would write its pictures beside the output folder."""
     inside = str(Path(app.doctreedir) / "pictures")
     app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=inside)
+
+
+def find_notebooks(app, name, source):
+    """Plain pages link to `../notebooks/`; here a notebook lies beside them, or has no page."""
+
+    def mend(link):
+        here = Path(app.srcdir, link[2]).exists()
+        return f"[{link[1]}]({link[2]})" if here else link[1]
+
+    source[0] = re.sub(r"\[(\d\d)\]\(\.\./notebooks/(\w+\.ipynb)\)", mend, source[0])
 
 
 def describe_pictures(app, doctree):
