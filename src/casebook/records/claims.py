@@ -70,6 +70,8 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
 }
 WEIGHTS = ("central", "detail", "slip")
 WORDS = HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"  # as pages say it
+OF_MANY = dict(zip(WORDS, ("hold", "do not hold", "cannot be told"), strict=True))
+OF_MANY["not run here"] = "were not run here"
 PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "inconclusive"  # of a prediction
 PARTLY, NO_RUN, NOT_RUN = "partly", "no recorded run", "not run here"
 BASIS = {  # evidence -> the field that says where to look
@@ -516,7 +518,7 @@ def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
     """Claims as Markdown: those that are central as a table, and the others below it, folded."""
     run = [row for row in rows if row["evidence"] != "none"]
     counted = Counter(row["word"] for row in filter(counts, rows))
-    said = ", ".join(f"{counted[word]} {word}" for word in (*WORDS, NOT_RUN) if counted[word])
+    said = ", ".join(f"{counted[word]} {of}" for word, of in OF_MANY.items() if counted[word])
     parts = {
         "details": [r for r in run if r["weight"] == "detail" and counts(r)],
         "decided by the planting of our corpus, and not counted": [
@@ -535,7 +537,7 @@ def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    lines = [table_row("claim", "evidence", "it", "why"), "| --- | --- | --- | --- |"]
+    lines = [table_row("claim", "evidence", "verdict", "why"), "| --- | --- | --- | --- |"]
     for row in rows:
         why = row["note"]
         if "measured" in row:
