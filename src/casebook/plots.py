@@ -112,6 +112,7 @@ def dashboard(
     title: str,
     validation: pd.DataFrame | None = None,
     findings: Sequence[Any] | None = None,
+    completions: pd.DataFrame | None = None,
 ) -> Figure:
     """A training in four panels: rewards, groups without gradient, length, KL and entropy.
 
@@ -123,12 +124,16 @@ def dashboard(
         metrics: one row a logged step, in TRL's metric names; all but `step` may be missing.
         validation: one row an evaluation: `step` and perhaps `kl_from_base`.
         findings: what `casebook.detectors.diagnose` saw, written below the panels.
+        completions: of the run: whether groups are all right or all wrong, and the lengths of right
+            and wrong completions, are drawn from them.
 
     Raises:
         CasebookError: no rows, or no column `step`.
     """
     if "step" not in metrics or metrics.empty:
         raise CasebookError("a dashboard needs metrics with at least one row and a column 'step'")
+    if completions is not None and len(completions):
+        metrics = metrics.merge(_graded_steps(completions), how="left", on="step")
     drawn, axes = figure(title, 9.6, 6.0, 2, 2)
     _rewards_panel(axes[0, 0], metrics)
     _groups_panel(axes[0, 1], metrics)
@@ -357,6 +362,19 @@ def distribution(
 # Panels of the dashboard
 
 
+def _graded_steps(completions: pd.DataFrame) -> pd.DataFrame:
+    """By step: the shares of prompts whose completions are all right or all wrong, and the mean
+    tokens of right and of wrong completions."""
+    rates = completions.groupby(["step", "prompt"])["strict"].mean()
+    shares = {"all right": rates == 1, "all wrong": rates == 0}
+    found = {name: share.groupby("step").mean() for name, share in shares.items()}
+    lengths = completions.groupby(["step", "strict"])["tokens"].mean().unstack()
+    for strict, name in ((True, "right"), (False, "wrong")):
+        if strict in lengths:
+            found[f"tokens, {name}"] = lengths[strict]
+    return pd.DataFrame(found).reset_index()
+
+
 def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Reward parts (mean)")
     names = [c.split("/")[1] for c in metrics if re.fullmatch("rewards/.*/mean", c)]
@@ -370,13 +388,19 @@ def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Groups without gradient (all rewards equal)")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    _curves(ax, metrics, [("frac_reward_zero_std", "", COLORS["policy"])], "groups")
+    ends = [("all right", "all right", COLORS["well formed"])]
+    ends += [("all wrong", "all wrong", COLORS["correct"])]
+    _curves(ax, metrics, [("frac_reward_zero_std", "", COLORS["policy"]), *ends], "groups")
     ax.set_ylim(0, 1.02)
 
 
 def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Completion length and truncation")
-    _curves(ax, metrics, [("completions/mean_length", "", COLORS["policy"])], "lengths")
+    of_each = [("tokens, right", "", COLORS["well formed"])]
+    of_each += [("tokens, wrong", "", COLORS["planted"])]
+    if "tokens, right" in metrics:
+        ax.set_title("Completion length (right: green, wrong: orange) and truncation")
+    _curves(ax, metrics, [("completions/mean_length", "", COLORS["policy"]), *of_each], "lengths")
     ax.set_ylim(0, None)
     ax.set_ylabel("mean tokens", color=COLORS["policy"])
     if "completions/clipped_ratio" in metrics:
