@@ -1,10 +1,11 @@
 """One figure of a record by its way, and what is computed from a record on that way.
 
 A way is the name of an arm or a study, and then the names on the way to the figure in its record,
-with slashes between: `grpo/after/greedy_accuracy`. On the way `answer_entropy` reads a label
-histogram, `labels_recalled` and `discrimination/<label>` a confusion matrix, and
-`curve/kl_in_reward/largest` a curve. Behind a list of numbers comes `mean`, `last`, `smallest` or
-`largest`. A step `*` stands for all that there are, also of arms (`choose_*`).
+with slashes between: `grpo/after/greedy_accuracy`. On the way `answer_entropy` and `label_read`
+read a label histogram, `labels_recalled` and `discrimination/<label>` a confusion matrix, and
+`curve/kl_in_reward/largest` and `curve/repetition/last` a curve. Behind a list of numbers comes
+`mean`, `last`, `smallest` or `largest`. A step `*` stands for all that there are, also of arms
+(`choose_*`).
 """
 
 import math
@@ -19,7 +20,7 @@ import pandas as pd
 from casebook.case import NO_ANSWER, CasebookError, load_case
 from casebook.records import studies
 from casebook.records.record import committed
-from casebook.stats import Difference, contrast, pass_at_k, pool_seeds, unpack_bits
+from casebook.stats import Difference, contrast, mean_interval, pass_at_k, pool_seeds, unpack_bits
 
 OF_BITS = {  # figure -> decoding (of two, where there is no other, greedy), and which bits
     "greedy_accuracy": ("greedy", "strict"),
@@ -151,6 +152,11 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
         return answer_entropy(value["label_histogram"])
     if step == "labels_recalled":
         return labels_recalled(value["confusion"])
+    if step == "label_read":  # by the lenient reading, right or wrong
+        read = [label != NO_ANSWER for label in value["label_histogram"]]
+        return mean_interval(np.repeat(read, [*value["label_histogram"].values()]))
+    if step == "repetition":
+        return value["rewards/repetition/mean"]
     if step == "kl_in_reward":  # the reward is minus the estimate, in nats per token
         windows = value["rewards/kl_penalty/mean"]
         return {"smallest": -max(windows), "largest": -min(windows)}

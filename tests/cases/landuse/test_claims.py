@@ -60,7 +60,7 @@ def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
         for where in ("grpo/before", "label_sft/before", "grpo/after")
     )
     assert abs(trained - label) < 0.05 < 0.4 < label - reasoning
-    assert quotes("accuracy-rises", "asked for the label alone", "nearly as accurate")
+    assert quotes("accuracy-rises", "asked for the label alone", "within five points")
 
 
 def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
