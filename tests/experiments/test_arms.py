@@ -1,9 +1,5 @@
 """Arms x seeds: what is made, what is not made again, and what a wrong name gets."""
 
-import subprocess
-import sys
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -136,34 +132,6 @@ def test_a_record_with_another_configuration_is_not_overwritten(arms):
     lines = []
     module.run_experiments("poker", "smoke", again=True, log=lines.append)
     assert lines[-1].startswith("tiny, seed 0: sampled 0.")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for the process in /proc")
-def test_a_worker_ends_with_a_caller_that_is_killed(tmp_path):
-    """It would hold the lock of a run's folder."""
-    file = tmp_path / "worker"
-    work = [(f"echo $PPID > {file}.part; mv {file}.part {file}; sleep 60",)]
-    program = (
-        "import os\nfrom casebook.experiments import arms\n"
-        f"with arms.workers(2) as submit:\n    list(submit(os.system, {work!r}))\n"
-    )
-    caller = subprocess.Popen([sys.executable, "-c", program])
-    while not file.exists():
-        assert caller.poll() is None
-        time.sleep(0.1)
-    caller.kill()
-    caller.wait()
-    worker, end = int(file.read_text()), time.monotonic() + 30
-    while _runs(worker):
-        assert time.monotonic() < end, "the worker goes on"
-        time.sleep(0.1)
-
-
-def _runs(pid):
-    """Whether a process runs; one that has ended but was not waited for is still listed."""
-    state = Path(f"/proc/{pid}/stat")
-    return state.exists() and " Z " not in state.read_text()
 
 
 @pytest.mark.parametrize(

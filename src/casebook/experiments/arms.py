@@ -6,13 +6,11 @@ where it was. A record is never rewritten: what is there is kept, unless it is a
 """
 
 import itertools
-import os
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +73,8 @@ def workers(jobs: int) -> Iterator[Callable]:
         yield lambda function, work: itertools.starmap(function, work)
         return
     spawned = get_context("spawn")  # not forked: torch's threads do not survive a fork
-    with ProcessPoolExecutor(jobs, mp_context=spawned, initializer=_end_with_the_caller) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=spawned) as pool:
         yield lambda function, work: pool.map(function, *zip(*work, strict=True))
-
-
-def _end_with_the_caller() -> None:
-    """End this process when its caller has: one that was killed cannot end it, and it would go on
-    training into a folder that the next call wants."""
-
-    def wait() -> None:
-        parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def _folder(config: Config, arm: str) -> Path:

@@ -38,15 +38,6 @@ from casebook.site.normalise import normalise, write_notebook
 from casebook.site.notebooks import check_parameters, group_of, select
 
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
-# Papermill's command, which the system ends (prctl 1 with signal 15) when its caller was killed:
-# who was killed cannot end its children, and its successor runs the notebook again.
-PAPERMILL = """\
-import ctypes, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 15)
-from papermill.cli import papermill
-papermill(prog_name="papermill")
-"""
 
 
 @dataclass
@@ -213,7 +204,7 @@ class _Series:
 
     def papermill(self, notebook: Path, output: Path) -> str | None:
         """Run one notebook in a process of its own; `None`, or what it said where it failed."""
-        command = [sys.executable, "-c", PAPERMILL, str(notebook), str(output)]
+        command = [sys.executable, "-m", "papermill", str(notebook), str(output)]
         command += ["--cwd", str(paths.ROOT), "--kernel", "python3", "--no-progress-bar"]
         command += ["--parameters_yaml", yaml.safe_dump(self.given[notebook])]
         # Kernels run on one thread, in this environment, and without a hub where none is needed.
