@@ -4,7 +4,7 @@
 #   apt-get install --no-install-recommends munge slurmctld slurmd slurm-client     (Debian 12)
 #   slurm/try_locally.sh >slurm/try_locally.txt                                     (as root)
 #
-# It trains the embedded model with two processes, stops it by the signal that a time limit sends,
+# It trains the embedded model with two processes, sends the signal that a time limit sends,
 # requeues a job of a sweep, waits for all of them and looks at what they left. About ten minutes.
 # PYTHON names the Python of the environment, .venv/bin/python by default.
 set -eu
@@ -112,7 +112,7 @@ until_done() {
 }
 
 say
-say "== two processes, asked to stop as a time limit would"
+say "== two processes, and the signal that a time limit sends"
 command="ACCELERATOR=cpu PROCESSES=2 sbatch --cpus-per-task=2 slurm/train.sbatch WORK/two"
 say "$command $shared --set per_device_train_batch_size=48"
 two=$(ACCELERATOR=cpu PROCESSES=2 submit --job-name=two --cpus-per-task=2 slurm/train.sbatch "$work/two" $shared \

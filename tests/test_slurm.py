@@ -49,12 +49,11 @@ def cluster(tmp_path, monkeypatch):
     """Slurm's and accelerate's commands as stubs: `srun` runs here, launchers print their words."""
     stubs = {
         "srun": 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"',
-        "scontrol": 'echo "scontrol $*" >>"$CALLS"; [ "$1" = requeue ] || echo node7',
-        "scancel": 'echo "scancel $*" >>"$CALLS"; [ -z "${STOPS:-}" ] || touch "$STOPS"',
+        "scontrol": 'echo "scontrol $*" >>"$CALLS"; if [ "$1" = requeue ]; then touch "$STOPS"; '
+        "else echo node7; fi",
         "accelerate": 'printf "%s\\n" accelerate "$@"',
         "torchrun": 'if [ -n "${STOPS:-}" ]; then touch "$CALLS.up"; until [ -e "$STOPS" ]; '
         'do sleep 0.1; done; exit "${ENDS:-0}"; fi; printf "%s\\n" torchrun "$@"',
-        "sleep": '[ "$1" = 60 ] || exec /bin/sleep "$@"',
     }
     for name, text in stubs.items():
         stub = tmp_path / "bin" / name
@@ -156,24 +155,17 @@ def test_a_training_of_a_sweep_that_could_not_go_on_is_refused(line, starts, clu
 # What comes back ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ends", "record", "requeued"),
-    [(0, False, True), (0, True, False), (1, False, False)],
-    ids=["stopped", "finished", "failed"],
-)
-def test_only_a_training_that_stopped_as_asked_goes_back(
-    ends, record, requeued, cluster, monkeypatch
-):
-    run, calls = cluster / "run", cluster / "calls"
-    run.mkdir()
-    if record:
-        (run / "record.json").write_text("{}")
-    for name, value in {"ACCELERATOR": "cpu", "STOPS": cluster / "stop", "ENDS": ends}.items():
+@pytest.mark.parametrize("signalled", [True, False])
+def test_only_a_training_whose_time_is_up_goes_back(signalled, cluster, monkeypatch):
+    calls, stop = cluster / "calls", cluster / "stop"
+    for name, value in {"ACCELERATOR": "cpu", "STOPS": stop, "ENDS": 1}.items():
         monkeypatch.setenv(name, str(value))
-    job = subprocess.Popen(["bash", SLURM / "train.sbatch", run, *OPTIONS], text=True)
+    job = subprocess.Popen(["bash", SLURM / "train.sbatch", cluster / "run", *OPTIONS], text=True)
     while not Path(f"{calls}.up").exists():
         assert job.poll() is None
-    job.send_signal(10)  # SIGUSR1, as --signal=B:USR1@600 has it sent
-    assert job.wait(120) == ends
-    assert "scancel --signal=USR1 7" in calls.read_text()
-    assert ("scontrol requeue 7" in calls.read_text()) == requeued
+    if signalled:
+        job.send_signal(10)  # SIGUSR1, as --signal=B:USR1@60 has it sent
+    else:
+        stop.touch()  # it fails
+    assert job.wait(120) == 1
+    assert ("scontrol requeue 7" in calls.read_text()) == signalled

@@ -6,7 +6,6 @@ are checked before: a typing mistake does not wait for torch. A mistake of the u
 Ctrl-C in 130.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -180,21 +179,13 @@ def train(
     choose_backend(settings["profile"])
     from casebook import training
     from casebook.records import first_and_last, has_test_figures
-    from casebook.training import stopping
 
-    run = None
     try:
-        with contextlib.suppress(stopping.Stopped), stopping.on_request():
-            run = training.train(training.read_config(config, overrides), output, resume=resume)
+        run = training.train(training.read_config(config, overrides), output, resume=resume)
     except KeyboardInterrupt:
         print("casebook: stopped: the same command with --resume goes on", file=sys.stderr)
         raise
-    if run is None:
-        processes.end()  # when the exception, which held the trainer, is gone
     if not processes.first():
-        return
-    if run is None:
-        _say("stopped as asked: the same command with --resume goes on")
         return
     record = run.record()
     rows = "" if has_test_figures(record) else " on validation rows"

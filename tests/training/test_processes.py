@@ -1,11 +1,8 @@
 """Several processes that train one policy: real ones, started by torchrun, over gloo."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +13,6 @@ import torch
 from casebook import paths, training
 from casebook.case import CasebookError
 from casebook.training import processes
-from casebook.training.run import SEAL
 
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
 FEW = {
@@ -45,21 +41,6 @@ def finished(process):
     """What a launcher and its processes said, and the exit code."""
     said, _ = process.communicate(timeout=900)
     return said, process.returncode
-
-
-def workers(launcher, folder):
-    """The processes that a launcher started, by their number, once they have begun to train."""
-    deadline = time.monotonic() + 600
-    while not any(folder.glob("checkpoints/checkpoint-*/" + SEAL)):
-        assert launcher.poll() is None, launcher.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-    found = {}
-    for child in map(int, children):
-        variables = Path(f"/proc/{child}/environ").read_bytes().decode().split("\0")
-        found |= {int(v[5:]): child for v in variables if v.startswith("RANK=")}
-    return found
 
 
 def lines(run):
@@ -178,23 +159,15 @@ def test_a_run_goes_on_with_as_many_processes_as_it_was_begun_with(two, tmp_path
         training.train(config, tmp_path / "run", resume=True)
 
 
-# Stops -------------------------------------------------------------------------------------
-
-
 @pytest.mark.heavy
-def test_a_signal_to_all_stops_them_whole_and_the_run_goes_on_as_if_nothing_had_been(two, tmp_path):
-    folder = tmp_path / "run"
-    launcher = train(folder)
-    for process in workers(launcher, folder).values():
-        os.kill(process, signal.SIGUSR1)
-    said, code = finished(launcher)
-    assert code == 0, said
-    run = training.Run(folder)
-    assert not run.finished
-    assert run.checkpoint()
-    assert said.count("stopped as asked") == 1
+def test_two_processes_go_on_at_a_checkpoint_as_if_nothing_had_been(two, tmp_path):
+    folder = shutil.copytree(two[0].path, tmp_path / "run")
+    (folder / "record.json").unlink()
+    for part in ("adapter", "measured", "checkpoints/checkpoint-3"):
+        shutil.rmtree(folder / part)
     said, code = finished(train(folder, "--resume"))
     assert code == 0, said
+    run = training.Run(folder)
     pd.testing.assert_frame_equal(lines(run), lines(two[0]), rtol=1e-4)
     assert run.record()["after"] == two[0].record()["after"]
 

@@ -21,7 +21,6 @@ from casebook.training import processes
 from casebook.training.config import Config
 from casebook.training.progress import Progress
 from casebook.training.run import Run, read_lines
-from casebook.training.stopping import Stopped
 
 CURVE = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl")
 CURVE += ("completions/mean_length", "completions/clipped_ratio")
@@ -98,6 +97,10 @@ class WatchCallback(TrainerCallback):
             metrics = pd.concat([self.run.metrics(), self.run.validation()], ignore_index=True)
             for finding in self.watch.look(metrics, self.run.completions()):
                 self.say(f"step {state.global_step}: {finding.message} {finding.advice}")
+
+
+class Stopped(Exception):
+    """A training was to make its first steps only, and has."""
 
 
 class RunCallback(TrainerCallback):

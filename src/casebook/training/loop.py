@@ -36,10 +36,17 @@ from casebook.models.generation import end_ids, token_ids
 from casebook.paths import alone_in, write_json, write_trouble
 from casebook.records import provenance
 from casebook.settings import PLAIN, SUPERVISED, check_present
-from casebook.training import processes, stopping, supervised
+from casebook.training import processes, supervised
 from casebook.training.config import Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
-from casebook.training.log import CompletionLog, RunCallback, WatchCallback, curve, skipped_steps
+from casebook.training.log import (
+    CompletionLog,
+    RunCallback,
+    Stopped,
+    WatchCallback,
+    curve,
+    skipped_steps,
+)
 from casebook.training.measure import forget_peak, input_digests, measure, peak_mb
 from casebook.training.progress import Progress
 from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
@@ -163,7 +170,6 @@ def _train(run: Run, config: Config, progress: Progress) -> Run:
     del model
     gc.collect()
     torch.cuda.empty_cache()  # does nothing without a GPU
-    stopping.now_at_once()
     measuring = time.perf_counter()
     measured = measure(run.adapter, config, run.path / "measured", progress, policy)
     if measured["after"] and "kl_from_base" in validation:
@@ -200,7 +206,7 @@ def first_steps(config: Config, output: Path, steps: int) -> Run:
     prepare(run, config)
     model, tokenizer, rows, _ = beginning(config)
     callback = RunCallback(run, config, tokenizer, Progress("", quiet=True), steps)
-    with contextlib.suppress(stopping.Stopped):
+    with contextlib.suppress(Stopped):
         _fit(run, config, model, tokenizer, rows, callback)
     return run
 
@@ -226,7 +232,7 @@ def refusals() -> Iterator[None]:
 
 
 class _Checkpoints(TrainerCallback):
-    """Saves, and stops when asked, only where a run can go on exactly as it would have.
+    """Saves only where a run can go on exactly as it would have.
 
     A batch of completions may serve several steps, and a run that goes on between them would
     sample another.
@@ -247,8 +253,6 @@ class _Checkpoints(TrainerCallback):
         # Several processes would not agree on the second; they save by steps alone.
         if processes.count() == 1 and time.monotonic() - self.saved >= self.seconds:
             control.should_save = True
-        if stopping.asked():
-            control.should_save = control.should_training_stop = True
 
     def on_save(self, args, state, control, **kwargs):
         processes.wait()  # each saves the state of its own random numbers
@@ -309,8 +313,6 @@ def _fit(
         trainer._load_from_checkpoint(str(checkpoint))
         return took
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    if trainer.state.global_step < config.max_steps:
-        raise stopping.Stopped(f"stopped after step {trainer.state.global_step}")
     return took
 
 
