@@ -180,9 +180,7 @@ FIELDS: dict[str, Field] = {
     "vllm_mode": _word("colocate", "server"),
     "vllm_gpu_memory_utilization": Field("number", 0, 1, but=(0,)),
     "vllm_max_model_length": Field("whole", 1, 10_000_000, none=True),
-    "vllm_tensor_parallel_size": Field("whole", 1, 1024),
     "vllm_enable_sleep_mode": FLAG,
-    "vllm_server_base_url": TEXT._replace(none=True),
     "vllm_server_host": TEXT,
     "vllm_server_port": Field("whole", 1, 65_535),
     "vllm_server_timeout": AMOUNT,
@@ -191,7 +189,6 @@ FIELDS: dict[str, Field] = {
         *("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
     ),
     "vllm_importance_sampling_clip_max": AMOUNT._replace(none=True, but=(0,)),
-    "vllm_importance_sampling_clip_min": AMOUNT._replace(none=True),
     # Loss
     "loss_type": _word(*LOSSES, "cispo", "sapo", "luspo", "vespo", marks="plain"),
     "scale_rewards": _word("group", "batch", "none", marks="plain"),
@@ -199,7 +196,6 @@ FIELDS: dict[str, Field] = {
     "num_iterations": Field("whole", 1, 1000, marks="plain"),
     "epsilon": AMOUNT._replace(marks="plain"),
     "epsilon_high": AMOUNT._replace(none=True, marks="plain"),
-    "delta": AMOUNT._replace(none=True, but=(0,), plain=None),
     "importance_sampling_level": _word("token", "sequence", plain="token"),
     "mask_truncated_completions": FLAG._replace(plain=False),
     "use_bias_correction_kl": FLAG._replace(marks="plain"),
