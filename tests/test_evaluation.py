@@ -269,6 +269,15 @@ def test_a_model_is_less_surprised_by_its_corpus_than_an_untrained_one(base, mon
     assert 0 < trained["n"] < 32
 
 
+def test_ordinary_text_is_predicted_worse_by_a_model_turned_round():
+    model, tokenizer = models.load_base(models.read_settings("poker", "smoke"))
+    before = evaluation.plain_text_perplexity(model, tokenizer)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(-1)
+    after = evaluation.plain_text_perplexity(model, tokenizer)
+    assert 1 < before["low"] < before["value"] < after["low"]
+
+
 def test_drift_is_read_from_the_prompt_that_was_not_trained(base):
     counts = {
         variant: evaluation.other_prompt_perplexity(*base, "poker", variant=variant)["n"]

@@ -22,6 +22,7 @@ import pandas as pd
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from casebook import paths
 from casebook.backend import unsloth_chosen
 from casebook.case import NO_ANSWER, Case, CasebookError, load_case
 from casebook.models import describe, load_base, load_saved, read_settings
@@ -349,7 +350,18 @@ def other_prompt_perplexity(
         return None
     asked = [token_ids(tokenizer, row["prompt"]) for row in rows]
     shown = [completion_ids(tokenizer, row["completion"], row["ends"]) for row in rows]
-    batch = list(zip(asked, shown, strict=True))
+    return _perplexity(model, list(zip(asked, shown, strict=True)))
+
+
+def plain_text_perplexity(model: Any, tokenizer: Any) -> dict[str, float]:
+    """How well a model predicts everyday sentences, each behind its first token: the perplexity a
+    token over `data/plain_english.txt`, with its interval over sentences."""
+    sentences = (paths.DATA / "plain_english.txt").read_text(encoding="utf-8").splitlines()
+    ids = [tokenizer(sentence)["input_ids"] for sentence in sentences]
+    return _perplexity(model, [(one[:1], one[1:]) for one in ids])
+
+
+def _perplexity(model: Any, batch: Sequence[tuple[list[int], list[int]]]) -> dict[str, float]:
     with _measuring(model):
         logps, mask = token_logps(model, batch)
     figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))

@@ -18,7 +18,13 @@ from typing import Any
 import pandas as pd
 
 from casebook.case import PROFILES, load_case
-from casebook.evaluation import OTHER_ROWS, OTHER_TEXT, evaluate, other_prompt_perplexity
+from casebook.evaluation import (
+    OTHER_ROWS,
+    OTHER_TEXT,
+    evaluate,
+    other_prompt_perplexity,
+    plain_text_perplexity,
+)
 from casebook.models import load_base, load_saved, weights_hash
 from casebook.records import digest
 from casebook.settings import marked
@@ -127,6 +133,8 @@ def measure_test(
     if PROFILES[config.profile].embedded:
         asked = config.case, config.profile, config.variant
         figures["other_prompt_perplexity"] = other_prompt_perplexity(model, tokenizer, *asked)
+    else:
+        figures["plain_text_perplexity"] = plain_text_perplexity(model, tokenizer)
     return figures, found["test"].rows
 
 
