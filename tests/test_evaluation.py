@@ -269,13 +269,15 @@ def test_a_model_is_less_surprised_by_its_corpus_than_an_untrained_one(base, mon
     assert 0 < trained["n"] < 32
 
 
-def test_ordinary_text_is_predicted_worse_by_a_model_turned_round():
-    model, tokenizer = models.load_base(models.read_settings("poker", "smoke"))
-    before = evaluation.plain_text_perplexity(model, tokenizer)
+def test_perplexity_of_ordinary_text_is_that_of_the_models_own_loss(base):
+    model, tokenizer = base
+    sentences = (paths.DATA / "plain_english.txt").read_text().splitlines()
+    ids = [torch.tensor([tokenizer(sentence)["input_ids"]]) for sentence in sentences]
     with torch.no_grad():
-        model.lm_head.weight.mul_(-1)
-    after = evaluation.plain_text_perplexity(model, tokenizer)
-    assert 1 < before["low"] < before["value"] < after["low"]
+        losses = [float(model(input_ids=one, labels=one).loss) for one in ids]
+    figure = evaluation.plain_text_perplexity(model, tokenizer)
+    assert figure["value"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-3)
+    assert figure["n"] == len(sentences)
 
 
 def test_drift_is_read_from_the_prompt_that_was_not_trained(base):
