@@ -2,6 +2,8 @@
 
 from casebook.case import Case
 from casebook.cases.gsm8k import data, rewards
+from casebook.cases.gsm8k.rungs import RUNGS
+from casebook.cases.rungs import with_rungs
 
 CASE = Case(
     name="gsm8k",
@@ -22,3 +24,4 @@ CASE = Case(
     "with other numbers\n(notebook 30). A right answer shows the same sums with new numbers, and "
     "not that a new story\ncan be read.",
 )
+CASE = with_rungs(CASE, RUNGS)

@@ -2,6 +2,8 @@
 
 from casebook.case import Case
 from casebook.cases.landuse import corpus, data, heuristics, rewards
+from casebook.cases.landuse.rungs import RUNGS
+from casebook.cases.rungs import with_rungs
 
 CASE = Case(
     name="landuse",
@@ -20,3 +22,4 @@ CASE = Case(
     cluster=data.block,
     rules=heuristics.shares_right,
 )
+CASE = with_rungs(CASE, RUNGS)

@@ -2,6 +2,8 @@
 
 from casebook.case import Case
 from casebook.cases.poker import data, oracle, rewards
+from casebook.cases.poker.rungs import RUNGS
+from casebook.cases.rungs import with_rungs
 
 CASE = Case(
     name="poker",
@@ -17,3 +19,4 @@ CASE = Case(
     style=data.style,
     reference=data.reference,
 )
+CASE = with_rungs(CASE, RUNGS)

@@ -1,0 +1,65 @@
+"""The gate before any null: could anything be learned at all?
+
+A training that taught nothing says something about its method only where there was something to
+learn from: the untrained model is right for some of its samples, so that groups differ, and right
+answers, shown to it, teach it more than one constant answer would earn.
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from casebook.case import known_cases, load_case
+from casebook.cases.rungs import PREFIX, constant_share
+from casebook.records import committed, difference_of, figure_text, figures_at, pooled
+from casebook.settings import read_arms
+from casebook.stats import mean_interval, unpack_bits
+
+PASS_RATE = (0.1, 0.7)
+MOST_SILENT = 0.6  # of groups of as many samples as the record has of a question
+
+
+def gate(case: str, arm: str, profile: str = "smol") -> dict[str, Any]:
+    """What the records of an arm with supervised fine-tuning say of its task.
+
+    Returns:
+        `pass_rate` (of samples of the untrained model), `silent` (the share of questions whose
+        samples are all right or all wrong) and `taught` (greedy accuracy after the fine-tuning),
+        each a figure; the share that the best `constant` answer gets right; whether it `passes`.
+
+    Raises:
+        IndexError: the arm has no record.
+    """
+    runs = committed(case, profile, arm)
+    bits = runs[0]["before"]["bits"]
+    bits = bits.get("pass_at_k", bits["sample"])
+    right = unpack_bits(bits["strict"], bits["rows"])
+    found = {"pass_rate": mean_interval(right.mean(axis=1))}
+    found["silent"] = mean_interval(right.all(axis=1) | ~right.any(axis=1))
+    variant = runs[0]["config"]["variant"]
+    constant = constant_share(load_case(case).load("test", profile, variant=variant))
+    taught = figures_at(case, f"{arm}/after/greedy_accuracy", runs, profile)
+    bound = dict.fromkeys(("value", "low", "high"), constant)
+    clear = difference_of((-1, {0: bound}), (1, taught)).low > 0
+    low, high = PASS_RATE
+    passes = low <= right.mean() <= high and found["silent"]["value"] < MOST_SILENT and clear
+    return found | {"constant": constant, "taught": pooled(taught), "passes": bool(passes)}
+
+
+def gates(profile: str = "smol") -> pd.DataFrame:
+    """The gates of all rungs that have records, one row each, as texts."""
+    rows = {}
+    for case in known_cases():
+        for arm, about in read_arms(case).items():
+            asked = about["overrides"]
+            rung = str(asked.get("variant", "")).startswith(PREFIX)
+            if rung and asked.get("method") == "sft" and committed(case, profile, arm):
+                found = gate(case, arm, profile)
+                rows[f"{load_case(case).title}: {about['question']}"] = {
+                    "right, of samples": figure_text(found["pass_rate"]),
+                    "silent groups": figure_text(found["silent"]),
+                    "best constant": f"{100 * found['constant']:.0f} %",
+                    "after supervision": figure_text(found["taught"]),
+                    "gate": "passed" if found["passes"] else "not passed",
+                }
+    return pd.DataFrame(rows).T
