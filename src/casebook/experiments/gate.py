@@ -32,7 +32,7 @@ def gate(case: str, arm: str, profile: str = "smol") -> dict[str, Any]:
     """
     runs = committed(case, profile, arm)
     bits = runs[0]["before"]["bits"]
-    bits = bits.get("pass_at_k", bits["sample"])
+    bits = bits.get("pass_at_k") or bits["sample"]
     right = unpack_bits(bits["strict"], bits["rows"])
     found = {"pass_rate": mean_interval(right.mean(axis=1))}
     found["silent"] = mean_interval(right.all(axis=1) | ~right.any(axis=1))
