@@ -73,7 +73,7 @@ def test_an_unknown_rung_or_an_embedded_model_is_refused():
         ([[1, 0], [0, 1], [0, 0]], 0.9, True),
         ([[1, 0], [0, 1], [0, 0]], 0.5, False),  # no more than always the first card
         ([[0, 0], [0, 0], [0, 1]], 0.9, False),  # silent
-        ([[1, 1], [1, 0], [1, 0]], 0.9, False),  # nothing left to learn
+        ([[1, 1], [1, 1], [1, 0]], 0.9, False),  # nothing left to learn
     ],
 )
 def test_the_gate(tmp_path, monkeypatch, right, taught, passes):
