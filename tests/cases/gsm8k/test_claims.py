@@ -107,6 +107,13 @@ def test_whole_numbers_that_are_not_paid_and_one_that_is():
     assert quotes("integers-at-the-end", "94 %", "101 of 618")
 
 
+def test_without_a_last_line_end_every_character_is_charged():
+    texts = [block("4" * n) + end for end in ("", "\n") for n in (2, 103, 303)]
+    earned = [f"{pay:.3f}" for pay in REWARDS["xml_count"](form="as_published")(texts)]
+    assert earned == ["0.453", "0.352", "0.152", *["0.500"] * 3]
+    assert quotes("xml-count-penalty", "2, 103 and 303", *earned[:3])
+
+
 def test_formats():
     assert CLAIMS["soft-format-anywhere"]["verdict"] == "confirmed"
     assert BEFORE["soft format"] - BEFORE["strict format"] == 28

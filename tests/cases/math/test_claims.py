@@ -9,7 +9,7 @@ import pytest
 
 from casebook.case import load_case
 from casebook.grpo import group_advantages
-from casebook.records import load_claims
+from casebook.records import figures_at, load_claims
 from casebook.settings import read_arms
 from casebook.stats import mean_interval
 
@@ -29,9 +29,13 @@ def test_how_many_groups_teach_nothing():
     assert quotes("zero-gradient-groups", "58 %", "0.3 %", "90.5 %", "44 %")
 
 
-def test_groups_of_two_do_about_as_well_and_the_collapse_was_built():
-    assert CLAIMS["group-size"]["verdict"] == "inconclusive"
-    assert quotes("zero-gradient-groups", "do about as")
+def test_groups_of_two_learn_and_the_collapse_was_built():
+    before, after = (
+        figures_at("math", f"group_2/{when}/sampled_accuracy").values()
+        for when in ("before", "after")
+    )
+    assert all(b["high"] < a["low"] for b, a in zip(before, after, strict=True))
+    assert quotes("zero-gradient-groups", "groups of two learn")
     overrides = read_arms("math")["hot"]["overrides"]
     assert (float(overrides["learning_rate"]), overrides["warmup_steps"]) == (0.015, 40)
     assert quotes("large-steps-gibberish", "0.006 to 0.015", "climb of 40 steps")
