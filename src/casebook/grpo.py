@@ -1,11 +1,11 @@
 """GRPO in plain torch: advantages, masks, losses, and a loop small enough to read.
 
 A policy `pi` writes G completions for each prompt, a program scores each with a reward R, and
-the policy is moved so that what scored above its group's mean becomes likelier:
+the policy is moved so that what scored above its group's mean becomes more likely:
 
     A_i   = (R_i - mean(R)) / (std(R) + 1e-4)               the advantage, one per completion
     r_it  = pi(o_it) / pi_old(o_it)                         the ratio, one per token
-    loss  = - norm sum_i sum_t min(r_it A_i, clip(r_it, 1 - eps, 1 + eps_high) A_i) - beta KL_it
+    loss  = norm sum_i sum_t [beta KL_it - min(r_it A_i, clip(r_it, 1 - eps, 1 + eps_high) A_i)]
 
 (DeepSeekMath, arXiv 2402.03300, equations 3 and 4). What `norm` is decides which completions
 count for how much, and is the difference between the four loss types here. TRL's trainer does
@@ -194,8 +194,8 @@ def kl(logps: Tensor, ref_logps: Tensor, kind: str = "k3") -> Tensor:
     | k3   | rho - 1 - log rho    | unbiased, never negative    | that of KL(ref || policy)    |
 
     So the best value is not the best loss: k3's gradient, (1 - rho) grad log pi, is the other
-    direction's, and it can be huge where the reference finds a token far likelier than the
-    policy does (arXiv 2510.01555). DeepSeekMath and TRL use k3.
+    direction's, and it can be huge where the reference finds a token far more likely than
+    the policy does (arXiv 2510.01555). DeepSeekMath and TRL use k3.
 
     Raises:
         CasebookError: different shapes, or an unknown kind.
