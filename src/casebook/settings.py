@@ -175,6 +175,10 @@ FIELDS: dict[str, Field] = {
     "constraint": _word(*CONSTRAINTS, marks="card", own="none"),
     "score_constrained": FLAG._replace(own=True),
     "prompts_once": FLAG._replace(marks="base", own=False, shared=False),
+    "rollout_weights": _word(
+        *("trained", "bfloat16", "4bit"), own="trained", plain="trained", shared="trained"
+    ),
+    "drop_silent_groups": FLAG._replace(own=False, plain=False, shared=False),
     "shuffle_dataset": FLAG._replace(plain=True),
     "use_vllm": FLAG._replace(plain=False),
     "vllm_mode": _word("colocate", "server"),
@@ -487,6 +491,12 @@ def _check_together(settings: Mapping[str, Any]) -> None:
             f"{size} completions at a time (per_device_train_batch_size x steps_per_generation) "
             f"are not divisible by num_generations {settings['num_generations']}"
         )
+    dropped = settings.get("drop_silent_groups")
+    if dropped and (settings.get("loss_type") != "dapo" or settings["beta"]):
+        raise CasebookError("drop_silent_groups needs loss_type 'dapo' and beta 0")
+    mode = settings.get("vllm_importance_sampling_mode")
+    if settings.get("rollout_weights", "trained") != "trained" and mode != "token_truncate":
+        raise CasebookError("rollout_weights needs vllm_importance_sampling_mode 'token_truncate'")
     schedule = settings["lr_scheduler_type"]
     known, given = MIN_LR.get(schedule, {}), settings.get("lr_scheduler_kwargs") or {}
     _check_fields(given, known, f"parameter of {schedule}")

@@ -6,6 +6,7 @@ from casebook.rewards.parts import (
     Reward,
     completion_text,
     last_block,
+    noisy,
     part,
     random_reward,
     repetition_penalty,

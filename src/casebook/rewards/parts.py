@@ -13,6 +13,7 @@ The semantics are those of open-r1 (`src/open_r1/rewards.py`) where they are sou
 not, each docstring says what differs.
 """
 
+import hashlib
 import math
 import random
 import re
@@ -42,6 +43,33 @@ def part(name: str, score: Callable[..., float], *needed: str) -> Reward:
 
     reward.__name__ = name
     return reward
+
+
+def noisy(reward: Reward, misses: float = 0.0, false_alarms: float = 0.0) -> Reward:
+    """A verifier that errs: it pays 0.0 for a share of what is right, 1.0 for one of what is wrong.
+
+    A hash of prompt and completion says for which, so it errs again on the same text, as a real
+    verifier does. `misses` and `false_alarms` are shares, else it is a `CasebookError`.
+
+    >>> sure = part("sure", lambda text: text == "right")
+    >>> noisy(sure, misses=1.0)(["right", "wrong"], prompts=["?", "?"])
+    [0.0, 0.0]
+    """
+    if not (0 <= misses <= 1 and 0 <= false_alarms <= 1):
+        raise CasebookError(f"misses and false_alarms are shares, not {misses!r}, {false_alarms!r}")
+    if not misses and not false_alarms:
+        return reward
+
+    def judged(completions: Iterable[Any], prompts: Iterable[Any], **columns) -> list[float]:
+        paid = reward(completions=completions, prompts=prompts, **columns)
+        texts = (repr((p, completion_text(c))) for p, c in zip(prompts, completions, strict=True))
+        marks = (int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32 for text in texts)
+        shares = (misses if value else false_alarms for value in paid)
+        turned = [mark < share for mark, share in zip(marks, shares, strict=True)]
+        return [1.0 - value if t else value for value, t in zip(paid, turned, strict=True)]
+
+    judged.__name__ = reward.__name__
+    return judged
 
 
 def random_reward() -> Reward:

@@ -24,6 +24,9 @@ from casebook.training.run import Run, read_lines
 
 CURVE = ("reward", "frac_reward_zero_std", "entropy", "grad_norm", "kl")
 CURVE += ("completions/mean_length", "completions/clipped_ratio")
+# Kept where they are not all 0: the clip acts off-policy only, and few samplers are rounded.
+CURVE_OFF_POLICY = ("clip_ratio/low_mean", "clip_ratio/high_mean", "sampler_gap", "sampler_gap_max")
+CURVE_OFF_POLICY += ("sampler_ratio_p1", "sampler_ratio_p99")
 CURVE_WINDOW = 8  # steps
 WATCH_EVERY = 8  # steps between two looks of the detectors
 
@@ -174,6 +177,7 @@ def curve(metrics: pd.DataFrame) -> dict[str, list[float]]:
     """
     window = (metrics["step"] - 1) // CURVE_WINDOW
     parts = [n for n in metrics if n.startswith("rewards/") and n.endswith("/mean")]
+    parts += [n for n in CURVE_OFF_POLICY if n in metrics and metrics[n].any()]
     numbers = metrics[[n for n in (*CURVE, *parts) if n in metrics]].astype(float)
     means = numbers.replace([np.inf, -np.inf], np.nan).groupby(window).mean().round(4)
     return {"step": metrics["step"].groupby(window).max().tolist(), **means.to_dict("list")}

@@ -49,7 +49,7 @@ from casebook.training.log import (
 )
 from casebook.training.measure import forget_peak, input_digests, measure, peak_mb
 from casebook.training.progress import Progress
-from casebook.training.rollouts import ConstrainedTrainer, RolloutTrainer
+from casebook.training.rollouts import OWN, ConstrainedTrainer, RolloutTrainer
 from casebook.training.run import Run, check_folder, default_folder, prepare, step_of
 
 disable_progress_bars()  # of datasets; a training shows its own
@@ -268,6 +268,8 @@ def _fit(
     arguments = config.trainer_arguments(run.path / "checkpoints")
     batch = config.per_device_train_batch_size * config.gradient_accumulation_steps
     samples = config.max_steps * batch * processes.count()
+    if config.method == "grpo":
+        samples //= config.num_iterations  # a batch serves so many rounds
     took = {"steps": config.max_steps, "samples": samples}
     method, callbacks = config.method, [callback]
     if processes.first():
@@ -278,7 +280,7 @@ def _fit(
     callbacks.append(_Checkpoints(run, config))
     if method == "grpo":
         rule = constraint_for(config.constraint, load_case(config.case).labels, tokenizer)
-        kind, own = RolloutTrainer, {"prompts_once": config.prompts_once}
+        kind, own = RolloutTrainer, {"own": {name: getattr(config, name) for name in OWN}}
         if rule:
             kind = ConstrainedTrainer
             own |= {"constraint": rule, "score_constrained": config.score_constrained}

@@ -1,12 +1,22 @@
-"""TRL's trainer, with what it lacks: the run's settings alone, prompts once, a constraint."""
+"""TRL's trainer, with what it lacks: the run's settings alone, prompts once, a constraint.
 
+And two things of the field, to be tried on a CPU: a sampler that is not quite the trainer, and
+groups that are left out because they say nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
+import torch
 from trl import GRPOTrainer
 
 from casebook.models.decoding import Constraint, constrained, constrained_generation
 from casebook.models.generation import merged, own_settings_off, shared_prompts
 from casebook.models.prompts_once import forward
+
+OWN = ("prompts_once", "rollout_weights", "drop_silent_groups")  # fields read here, not by TRL
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -14,11 +24,12 @@ class RolloutTrainer(GRPOTrainer):
 
     What TRL leaves open, a model's generation config would fill in. The adapter is merged, where
     that rounds nothing. With `prompts_once` a group's prompt is computed once, in a rollout and
-    in a training step.
+    in a training step. With `rollout_weights` the sampler's weights are rounded and the trainer's
+    are not; with `drop_silent_groups` only groups that differ in reward count in the loss.
     """
 
-    def __init__(self, *args, prompts_once: bool = False, **kwargs):
-        self.prompts_once = prompts_once
+    def __init__(self, *args, own: dict[str, Any], **kwargs):
+        self.prompts_once, self.rollout_weights, self.drop_silent_groups = map(own.get, OWN)
         super().__init__(*args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
@@ -31,12 +42,69 @@ class RolloutTrainer(GRPOTrainer):
 
     def _generate_single_turn(self, *args, **kwargs):
         once = shared_prompts(self.model, self.prompts_once)
-        with own_settings_off(self.model), merged(self.model), once:
+        rule = rounded(self.model, self.rollout_weights)
+        with own_settings_off(self.model), merged(self.model), rule, once:
             return super()._generate_single_turn(*args, **kwargs)
+
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        if self.rollout_weights != "trained":
+            self._compare_with_sampler(batch)
+        if (
+            self.drop_silent_groups
+        ):  # their advantages are 0: what they had a part in is the divisor
+            told = batch["advantages"].view(-1, self.num_generations).any(1)
+            told = told.repeat_interleave(self.num_generations)
+            batch["num_items_in_batch"] = batch["completion_mask"][told].sum()
+        return batch
+
+    def _compare_with_sampler(self, batch: dict[str, torch.Tensor]) -> None:
+        """Log how far the sampler is from the trainer, token by token, and correct for it if asked:
+        by the truncated ratio of the two, as TRL does for vLLM with `token_truncate`."""
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        mask = batch["completion_mask"].bool()
+        asked = self.model, ids, attention, mask.shape[1]
+        with torch.no_grad():
+            own = self._get_per_token_logps_and_entropies(*asked)[0]
+            with merged(self.model), rounded(self.model, self.rollout_weights):
+                gap = own - self._get_per_token_logps_and_entropies(*asked)[0]
+        ratio, tails = gap.exp(), torch.tensor([0.01, 0.99], device=gap.device)
+        low, high = ratio[mask].quantile(tails).tolist()
+        found = {"gap": gap[mask].abs().mean().item(), "gap_max": gap[mask].abs().max().item()}
+        for name, value in (found | {"ratio_p1": low, "ratio_p99": high}).items():
+            self._metrics["train"][f"sampler_{name}"].append(value)
+        if self.args.vllm_importance_sampling_correction:
+            largest = self.args.vllm_importance_sampling_clip_max
+            batch["advantages"] = batch["advantages"][:, None] * ratio.clamp(max=largest)
 
     def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
         model = partial(forward, model) if self.prompts_once else model
         return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+
+
+@contextmanager
+def rounded(model: Any, how: str) -> Iterator[None]:
+    """Inside it, the layers' weights are rounded as a cheaper engine has them, then put back.
+
+    `bfloat16`, or `4bit`: of 15 levels, whose distance 32 weights beside each other share;
+    embeddings and head stay as they are, as is usual. `trained`: nothing is done.
+    """
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    kept = [m.weight.data for n, m in layers if "lora_" not in n and not n.endswith("lm_head")]
+    copies = [weight.clone() for weight in kept] if how != "trained" else []
+    for weight, copy in zip(kept, copies, strict=False):
+        if how == "bfloat16":
+            weight.copy_(copy.bfloat16())
+        else:
+            blocks = copy.view(-1, 32)
+            step = blocks.abs().amax(1, keepdim=True).clamp(min=1e-12) / 7
+            weight.copy_((blocks / step).round().mul(step).view(copy.shape))
+    try:
+        yield
+    finally:
+        for weight, copy in zip(kept, copies, strict=False):
+            weight.copy_(copy)
 
 
 class ConstrainedTrainer(RolloutTrainer):

@@ -34,7 +34,14 @@ from casebook.cases.math.verify import (
     levelled,
     same_answer,
 )
-from casebook.rewards import Reward, completion_text, part, random_reward, repetition_penalty
+from casebook.rewards import (
+    Reward,
+    completion_text,
+    noisy,
+    part,
+    random_reward,
+    repetition_penalty,
+)
 
 # How the prompt shows the problem. `cut` is `shots3` or `reason` cut on the left, and asks for
 # the same form; only `answer` asks for another.
@@ -93,7 +100,12 @@ def exact_match(box: str = "last") -> Reward:
     return part("exact_match", score, "answer")
 
 
-def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
+def equivalence(
+    reading: str = "box",
+    variant: str | None = None,
+    misses: float = 0.0,
+    false_alarms: float = 0.0,
+) -> Reward:
     r"""1.0 where the answer means the same as the reference's, else 0.0.
 
     Args:
@@ -101,6 +113,7 @@ def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
             `grade` finds one, so this is its `correct`. `"strict"`: that, and the completion has
             to be well formed.
         variant: as in `grade`; `"box"` does not ask for it.
+        misses, false_alarms: shares of wrong verdicts, as in `casebook.rewards.noisy`.
 
     >>> texts = [r"\boxed{0.5}", r"\boxed{0.5} I think", "The answer is $0.5$."]
     >>> equivalence()(texts, answer=[r"\frac{1}{2}"] * 3)
@@ -112,7 +125,7 @@ def equivalence(reading: str = "box", variant: str | None = None) -> Reward:
     def score(text: str, answer: Any) -> float:
         return _right(text, answer, reading, variant)
 
-    return part("equivalence", score, "answer")
+    return noisy(part("equivalence", score, "answer"), misses, false_alarms)
 
 
 def think_format() -> Reward:
