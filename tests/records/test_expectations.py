@@ -69,7 +69,7 @@ def commits_of_records(case, row):
 def check(case, row, found):
     """Raise `AssertionError` if a row claims more than history shows.
 
-    Two arms can be compared when the later one has its records: one that is known foretells nothing.
+    Two arms can be compared when the later one has its records; a known one foretells nothing.
     """
     if not all(found):
         return  # not everything was run yet
