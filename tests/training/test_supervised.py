@@ -146,3 +146,17 @@ def test_the_trainer_learns_what_it_is_shown(tmp_path):
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     assert len(losses) == 12
     assert losses[-1] < 0.2 < losses[0]
+
+
+def test_prompts_computed_once_give_the_same_loss_and_gradient(tokenizer):
+    model, _ = models.load_base(models.read_settings("poker", "smoke"))
+    rows = supervised.taught("poker", CASE.load("validation", "smoke").select(range(5)), "reason")
+    trainer = object.__new__(supervised.PromptsOnce)
+    found = []
+    for once in (False, True):
+        batch = supervised.collate(tokenizer, rows, nano.MAX_LENGTH, once)
+        model.zero_grad()
+        loss = trainer.compute_loss(model, batch) if once else model(**batch).loss
+        loss.backward()
+        found.append([float(loss), float(model.model.layers[0].mlp.up_proj.weight.grad.norm())])
+    assert found[0] == pytest.approx(found[1], rel=1e-4)

@@ -304,9 +304,8 @@ def _fit(
             texts = supervised.accepted(model, tokenizer, config.case, asked, config.settings)
             callback.seconds_before += time.perf_counter() - started
             took["accepted"] = len(texts)
-        trainer = supervised.trainer(
-            model, tokenizer, texts, arguments, callbacks, config.max_seq_length
-        )
+        how = (arguments, callbacks, config.max_seq_length, config.prompts_once)
+        trainer = supervised.trainer(model, tokenizer, texts, *how)
     trainer.remove_callback(PrinterCallback)
     checkpoint = processes.agreed(run.checkpoint)
     if checkpoint and step_of(checkpoint) >= config.max_steps:

@@ -11,12 +11,15 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from transformers import Trainer
 
 from casebook.case import CasebookError, load_case
 from casebook.evaluation import graded
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import completion_ids, decoding_of, generate_all, token_ids
+from casebook.models.prompts_once import forward
 
 IGNORED = -100  # the label that transformers' loss leaves out
 
@@ -57,37 +60,63 @@ def accepted(
 
 
 def trainer(
-    model: Any, tokenizer: Any, texts: list, args: Any, callbacks: list, max_length: int
+    model: Any,
+    tokenizer: Any,
+    texts: list,
+    args: Any,
+    callbacks: list,
+    max_length: int,
+    prompts_once: bool = False,
 ) -> Trainer:
-    """A `Trainer` of the next token on completions; what is above `max_length` tokens is cut."""
-    return Trainer(
+    """A `Trainer` of the next token on completions; what is above `max_length` tokens is cut.
+
+    With `prompts_once` what all prompts of a batch begin with is computed once.
+    """
+    return (PromptsOnce if prompts_once else Trainer)(
         model=model,
         args=args,
         train_dataset=Dataset.from_list(texts),
-        data_collator=lambda rows: collate(tokenizer, rows, max_length),
+        data_collator=lambda rows: collate(tokenizer, rows, max_length, prompts_once),
         callbacks=callbacks,
     )
 
 
-def collate(
-    tokenizer: Any, rows: Sequence[Mapping[str, Any]], max_length: int
-) -> dict[str, torch.Tensor]:
-    """Rows -> right-padded `input_ids`, `attention_mask`, `labels`, each `(batch, length)`.
+class PromptsOnce(Trainer):
+    """A `Trainer` whose rows have prompts padded on the left and `labels` of completions alone."""
 
-    Only completions are learned: the prompt's cards are random, nothing there can be predicted.
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs["labels"]
+        kept = labels.shape[1] + 1
+        logits = forward(model, inputs["input_ids"], inputs["attention_mask"], kept).logits[:, :-1]
+        loss = cross_entropy(logits.float().mT, labels, ignore_index=IGNORED, reduction="sum")
+        loss = loss / (num_items_in_batch or (labels != IGNORED).sum())
+        return (loss, logits) if return_outputs else loss
+
+
+def collate(
+    tokenizer: Any, rows: Sequence[Mapping[str, Any]], max_length: int, prompts_once: bool = False
+) -> dict[str, torch.Tensor]:
+    """Rows -> `input_ids` and `attention_mask`, `(batch, length)`, and `labels` of the same shape.
+
+    Padding is on the right. With `prompts_once` prompts are padded on the left, and the labels are
+    those of the completions alone. Only completions are learned: the prompt's cards are random,
+    nothing there can be predicted.
     """
-    sequences = []
+    prompts, completions = [], []
     for row in rows:
         prompt = token_ids(tokenizer, row["prompt"])
         completion = completion_ids(tokenizer, row["completion"], row["ends"])
-        sequences.append(((prompt + completion)[:max_length], len(prompt)))
-    length = max(len(ids) for ids, _ in sequences)
-    shape = (len(rows), length)
-    input_ids = torch.full(shape, tokenizer.pad_token_id)
-    labels = torch.full(shape, IGNORED)
-    mask = torch.zeros(shape, dtype=torch.long)
-    for i, (ids, prompt_length) in enumerate(sequences):
-        input_ids[i, : len(ids)] = torch.tensor(ids)
-        labels[i, prompt_length : len(ids)] = torch.tensor(ids[prompt_length:])
-        mask[i, : len(ids)] = 1
-    return {"input_ids": input_ids, "attention_mask": mask, "labels": labels}
+        prompts.append(torch.tensor(prompt[:max_length]))
+        completions.append(torch.tensor(completion[: max(0, max_length - len(prompt))]))
+    if prompts_once:
+        asked = pad_sequence(prompts, True, IGNORED, "left")
+        labels = pad_sequence(completions, True, IGNORED)
+        whole = torch.cat([asked, labels], dim=1)
+    else:
+        pairs = list(zip(prompts, completions, strict=True))
+        whole = pad_sequence([torch.cat(pair) for pair in pairs], True, IGNORED)
+        learned = [torch.cat([torch.full_like(p, IGNORED), c]) for p, c in pairs]
+        labels = pad_sequence(learned, True, IGNORED)
+    mask = whole != IGNORED
+    ids = whole.masked_fill(~mask, tokenizer.pad_token_id)
+    return {"input_ids": ids, "attention_mask": mask.long(), "labels": labels}
