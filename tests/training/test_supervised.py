@@ -158,5 +158,5 @@ def test_prompts_computed_once_give_the_same_loss_and_gradient(tokenizer):
         model.zero_grad()
         loss = trainer.compute_loss(model, batch) if once else model(**batch).loss
         loss.backward()
-        found.append([float(loss), float(model.model.layers[0].mlp.up_proj.weight.grad.norm())])
+        found.append([loss.item(), float(model.model.layers[0].mlp.up_proj.weight.grad.norm())])
     assert found[0] == pytest.approx(found[1], rel=1e-4)
