@@ -17,7 +17,6 @@ from casebook.records.claims import (
     predictions,
     table_row,
     tally,
-    tally_table,
     verdict_tables,
     write_up_box,
 )

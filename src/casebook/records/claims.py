@@ -500,20 +500,6 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
     return {case: {column: count[column] for column in used} for case, count in found.items()}
 
 
-def tally_table(found: Mapping[str, Mapping[tuple[str, str], int]]) -> str:
-    """A `tally` as a Markdown table: a row per evidence and word, a column per case."""
-    titles = [load_case(case).title for case in found]
-    lines = [table_row("evidence", "the claim", *titles, "together")]
-    lines.append("| --- | --- |" + " ---: |" * (len(titles) + 1))
-    for evidence, word in next(iter(found.values()), {}):
-        numbers = [found[case][evidence, word] for case in found]
-        shown = "–" if evidence == "none" else evidence
-        lines.append(table_row(shown, word, *numbers, sum(numbers)))
-    totals = [sum(count.values()) for count in found.values()]
-    lines.append(table_row("**claims**", "", *totals, sum(totals)))
-    return "\n".join(lines)
-
-
 def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
     """Claims as Markdown: those that are central as a table, and the others below it, folded."""
     run = [row for row in rows if row["evidence"] != "none"]
