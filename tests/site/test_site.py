@@ -57,7 +57,7 @@ def test_pages_show_the_records_and_the_claims(reports):
     claims = records.load_claims("poker")
     for claim in claims[:3]:
         assert " ".join(claim["claim"].split()) in source
-    assert "What we predicted of a real model" in source
+    assert "What we predicted where the write-up claims nothing" in source
     counted = sum(map(records.counts, claims))
     assert f"{counted} claims are counted:" in source
     assert f"{counted} claims are counted" in words(reports / "findings.html")

@@ -1,6 +1,6 @@
 """What was claimed and what was expected, each with its evidence and one verdict.
 
-`cases/<case>/claims.yaml` has the claims of the write-up, and what we predicted of a real model
+`cases/<case>/claims.yaml` has the claims of the write-up, and what we predicted of a model
 where no write-up claims anything. What a verdict may say depends on the evidence: the embedded
 model can show a mechanism, never a reproduction. Verdicts of models that were run are written
 nowhere: a comparison says which figure was expected to be how, when that was written down, and
@@ -85,7 +85,7 @@ BASIS = {  # evidence -> the field that says where to look
 RECORDED = ("other real model", "nano")  # evidence whose verdicts the records decide
 # In a tally: verdicts whose expectation came after the records -> how they are called.
 EXPLORATORY = {name: f"{name}, exploratory" for name in ("same model", *RECORDED)}
-PREDICTIONS_OF = "smol"  # the profile that predictions are about
+PREDICTIONS_OF = "smol"  # the profile that predictions are about, unless they name another
 FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 SIDES = ("left", "right")
 MARGIN = 0.05  # in shares
@@ -139,7 +139,7 @@ def load_expectations(case: str) -> list[dict[str, Any]]:
 
 
 def predictions(case: str) -> list[dict[str, Any]]:
-    """What we predicted of a real model where no write-up claims anything, and what came.
+    """What we predicted where no write-up claims anything, and what came.
 
     Returns:
         One dict per prediction: the comparison, with `outcome` (of `PREDICTED`; `partly`, where
