@@ -48,14 +48,12 @@ class RolloutTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs):
         batch = super()._generate_and_score_completions(inputs)
-        if self.rollout_weights != "trained":
-            self._compare_with_sampler(batch)
-        if (
-            self.drop_silent_groups
-        ):  # their advantages are 0: what they had a part in is the divisor
+        if self.drop_silent_groups:  # without advantages, they have a part in the divisor alone
             told = batch["advantages"].view(-1, self.num_generations).any(1)
             told = told.repeat_interleave(self.num_generations)
             batch["num_items_in_batch"] = batch["completion_mask"][told].sum()
+        if self.rollout_weights != "trained":  # after it: a correction is one per token
+            self._compare_with_sampler(batch)
         return batch
 
     def _compare_with_sampler(self, batch: dict[str, torch.Tensor]) -> None:
