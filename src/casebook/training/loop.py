@@ -280,7 +280,7 @@ def _fit(
     callbacks.append(_Checkpoints(run, config))
     if method == "grpo":
         rule = constraint_for(config.constraint, load_case(config.case).labels, tokenizer)
-        kind, own = RolloutTrainer, {"own": {name: getattr(config, name) for name in OWN}}
+        kind, own = RolloutTrainer, {name: getattr(config, name) for name in OWN}
         if rule:
             kind = ConstrainedTrainer
             own |= {"constraint": rule, "score_constrained": config.score_constrained}

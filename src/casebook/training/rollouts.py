@@ -16,7 +16,8 @@ from casebook.models.decoding import Constraint, constrained, constrained_genera
 from casebook.models.generation import merged, own_settings_off, shared_prompts
 from casebook.models.prompts_once import forward
 
-OWN = ("prompts_once", "rollout_weights", "drop_silent_groups")  # fields read here, not by TRL
+# What is read here, and not by TRL, and its default.
+OWN = {"prompts_once": False, "rollout_weights": "trained", "drop_silent_groups": False}
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -28,8 +29,9 @@ class RolloutTrainer(GRPOTrainer):
     are not; with `drop_silent_groups` only groups that differ in reward count in the loss.
     """
 
-    def __init__(self, *args, own: dict[str, Any], **kwargs):
-        self.prompts_once, self.rollout_weights, self.drop_silent_groups = map(own.get, OWN)
+    def __init__(self, *args, **kwargs):
+        for name, usual in OWN.items():
+            setattr(self, name, kwargs.pop(name, usual))
         super().__init__(*args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
