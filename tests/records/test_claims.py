@@ -333,6 +333,10 @@ def test_a_figure_may_be_held_against_a_number(write_arm, side, number, outcome,
     ("ways", "verdict"), [({}, "not reproduced"), ({"ways": True}, "inconclusive")]
 )
 def test_ways_to_measure_one_thing_that_disagree_decide_nothing(load, write_arm, ways, verdict):
+    write_arm(*RISE)
+    either = [COMPARISON | {"expected": "differs"}, COMPARISON | BACK | {"expected": "differs"}]
+    (claim,) = load(NANO | ways | {"compare": either})
+    assert claim["word"] == ("cannot tell" if ways else "holds")
     write_arm(*RISE, profile="smol")
     compare = [COMPARISON | {"left": n, "right": PAIR["left"]} for n in ("0.1", "0.3")]
     (claim,) = load(REAL | ways | {"compare": compare})

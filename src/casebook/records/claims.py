@@ -117,9 +117,9 @@ def load_claims(case: str) -> list[dict[str, Any]]:
         `note`, `exploratory`, and where to look (`BASIS`): a notebook, a document, a record, a
         command, perhaps with the run that one would `want`. Where records decide, all of `compare`
         have to hold; with `ways: true` they are several ways to measure one thing, and the claim
-        is inconclusive where they disagree. `measured` are the figures as text, `differences`
-        what was compared, `power` says which of them could be told, and `word` is the verdict as
-        pages say it (`WORDS`).
+        is inconclusive where they disagree, be it in the sign of a difference either way.
+        `measured` are the figures as text, `differences` what was compared, `power` says which of
+        them could be told, and `word` is the verdict as pages say it (`WORDS`).
 
     Raises:
         UnknownName: unknown case.
@@ -210,7 +210,10 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
         command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
         return row | {"evidence": "none", "verdict": NOT_RUN, "word": NOT_RUN, "command": command}
     outcomes = {OPEN if one.outcome == PARTLY else one.outcome for one in found}
-    if row.get("ways") and {HELD, FAILED} <= outcomes:
+    pairs = zip(found, compare, strict=True)
+    told = [a.difference for a, b in pairs if b.get("expected") == "differs" and a.outcome == HELD]
+    signs = {one.value > 0 for one in told}
+    if row.get("ways") and ({HELD, FAILED} <= outcomes or len(signs) > 1):
         outcomes = {OPEN}
     worst = next(one for one in (FAILED, OPEN, HELD) if one in outcomes)
     deciding = [one for one in found if one.outcome == worst]
