@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,8 @@ from casebook import CasebookError
 from casebook.rewards import (
     completion_text,
     last_block,
+    noisy,
+    part,
     random_reward,
     repetition_penalty,
     tag_blocks,
@@ -150,6 +153,21 @@ def test_a_seed_tosses_the_same_coins_again_and_the_coin_is_fair():
     assert tosses[0] == tosses[1] != tosses[2]
     assert set(tosses[0]) == {0.0, 1.0}
     assert sum(tosses[0]) / 10_000 == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("misses", "false_alarms"), [(0.1, 0.0), (0.0, 0.1), (0.3, 0.2)])
+def test_a_verifier_that_errs_does_so_as_often_as_asked_and_again_on_the_same_text(
+    misses, false_alarms
+):
+    sure = part("sure", lambda text: float(text.startswith("right")))
+    texts = [f"{kind} {i}" for kind in ("right", "wrong") for i in range(4000)]
+    reward = noisy(sure, misses, false_alarms)
+    paid = np.array(reward(completions=texts, prompts=["?"] * len(texts)))
+    assert 1 - paid[:4000].mean() == pytest.approx(misses, abs=0.03)
+    assert paid[4000:].mean() == pytest.approx(false_alarms, abs=0.03)
+    assert reward(completions=texts[:9], prompts=["?"] * 9) == paid[:9].tolist()
+    with pytest.raises(CasebookError, match="are shares"):
+        noisy(sure, misses=1.5)
 
 
 @pytest.mark.parametrize("factory", [tag_format, repetition_penalty, random_reward])
