@@ -1,4 +1,4 @@
-"""A sampler that is not quite the trainer: rounded weights, and the ratio that corrects for them."""
+"""A sampler that is not quite the trainer: rounded weights, and the ratio that corrects it."""
 
 import pytest
 import torch
