@@ -79,7 +79,8 @@ def prompt_parts(name: str) -> list[str]:
 
     rows = load_case(name).load("train", "nano" if name in ANSWERS else "t4").select(range(20))
     prompts = "\n".join(map(text_of, rows["prompt"]))
-    files = (paths.ROOT / "src/casebook/cases" / name).glob("*.py")
+    folder = paths.ROOT / "src/casebook/cases" / name
+    files = [file for file in folder.glob("*.py") if file.name != "rungs.py"]  # asks otherwise
     words = re.findall(r" ?[A-Za-z]{4,}", " ".join([EXAMPLE, *(f.read_text() for f in files)]))
     return sorted({*words, *re.findall(r"[^\d\n]{4,}", prompts)})
 

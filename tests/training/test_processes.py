@@ -107,6 +107,7 @@ def several(monkeypatch):
 
 
 ALONE = {"method": "grpo", "fast_inference": False, "prompts_once": False}
+ALONE |= {"rollout_weights": "trained", "drop_silent_groups": False}
 
 
 def configured(**changes):

@@ -98,8 +98,8 @@ def whole_answer(text: str, answer: Any, answers: str) -> Grade:
     """Well formed is an answer and nothing else; leniently, the only one that stands in the text
     counts.
 
-    >>> whole_answer("87", "87", "[0-9]{2}"), whole_answer("It is 87.", "87", "[0-9]{2}")[0]
-    (Grade(well_formed=True, answer='87', correct=True), False)
+    >>> whole_answer("87", "87", "[0-9]{2}").strict, whole_answer("It is 87", "87", "87").strict
+    (True, False)
     """
     alone = text.strip()
     well_formed = re.fullmatch(answers, alone) is not None
