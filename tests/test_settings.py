@@ -90,6 +90,7 @@ PLAIN = {"method": "plain_grpo"}
         ({"lora_dropout": 1}, "lora_dropout is 1, and must be a number from 0 to 1, but not 1"),
         ({"constraint": "tree"}, "'tree', and must be one of none, position, trie"),
         ({"reward_funcs": ["corect"]}, "unknown reward 'corect': known are correct, .*kl_penalty"),
+        ({"reward_funcs": ["rung_choice"]}, "reward 'rung_choice' needs a variant rung-"),
         ({"reward_weights": [1.0]}, "3 reward_funcs, but 1 reward_weights"),
         ({"case": "pokr"}, "unknown case 'pokr'"),
         ({"variant": "both"}, "unknown variant 'both'"),

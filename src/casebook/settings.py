@@ -445,6 +445,8 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     case.grade("", "", variant=settings["variant"])  # an unknown variant is an error here
     for name in rewards:
         check_name("reward", name, (*case.rewards, KL_PART))
+        if name.startswith("rung") and not str(settings["variant"]).startswith("rung-"):
+            raise CasebookError(f"the reward {name!r} needs a variant rung-NAME")
     parameters = settings.get("reward_kwargs") or {}
     for name, given in parameters.items():
         check_name("reward in reward_kwargs", name, rewards)

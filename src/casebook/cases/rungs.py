@@ -108,6 +108,13 @@ def whole_answer(text: str, answer: Any, answers: str) -> Grade:
     return Grade(well_formed, found, found is not None and found == answer)
 
 
+def numbers(rng: np.random.Generator, kind: int) -> tuple[int, int, int]:
+    """Two numbers and their sum, difference or product, by `kind`."""
+    low, high = (2, 10) if kind == 2 else (3, 30)
+    a, b = (int(n) for n in sorted(rng.choice(np.arange(low, high), 2, False), reverse=True))
+    return a, b, (a + b, a - b, a * b)[kind]
+
+
 def _right() -> Reward:
     return part("rung", lambda text, answer: text.strip() == answer, "answer")
 

@@ -16,8 +16,8 @@ from casebook.models.decoding import Constraint, constrained, constrained_genera
 from casebook.models.generation import merged, own_settings_off, shared_prompts
 from casebook.models.prompts_once import forward
 
-# What is read here, and not by TRL, and its default.
-OWN = {"prompts_once": False, "rollout_weights": "trained", "drop_silent_groups": False}
+# What is read here, and not by TRL.
+OWN = ("prompts_once", "rollout_weights", "drop_silent_groups")
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -29,9 +29,11 @@ class RolloutTrainer(GRPOTrainer):
     are not; with `drop_silent_groups` only groups that differ in reward count in the loss.
     """
 
+    prompts_once, rollout_weights, drop_silent_groups = False, "trained", False
+
     def __init__(self, *args, **kwargs):
-        for name, usual in OWN.items():
-            setattr(self, name, kwargs.pop(name, usual))
+        for name in kwargs.keys() & OWN:
+            setattr(self, name, kwargs.pop(name))
         super().__init__(*args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from casebook.cases.rungs import Problem, Rung
+from casebook.cases.rungs import Problem, Rung, numbers
 
 NAMES = ("Anna", "Ben", "Carla", "David", "Emma", "Felix", "Grace", "Hugo")
 THINGS = ("apples", "books", "coins", "stamps", "pencils", "shells", "marbles", "cards")
@@ -12,13 +12,6 @@ STORIES = (  # sum, difference, product
     ("{n} has {a} boxes with {b} {t} each.", "{n} buys {b} {t} a day for {a} days."),
 )
 SIGNS = "+-*"
-
-
-def numbers(rng: np.random.Generator, kind: int) -> tuple[int, int, int]:
-    """Two numbers and their sum, difference or product, by `kind`."""
-    low, high = (2, 10) if kind == 2 else (3, 30)
-    a, b = (int(n) for n in sorted(rng.choice(np.arange(low, high), 2, False), reverse=True))
-    return a, b, (a + b, a - b, a * b)[kind]
 
 
 def largest(rng: np.random.Generator, kind: int) -> Problem:

@@ -2,7 +2,7 @@ r"""Small questions whose answer goes into a box."""
 
 import numpy as np
 
-from casebook.cases.rungs import Problem, Rung
+from casebook.cases.rungs import Problem, Rung, numbers
 
 SIGNS = ("+", "-", "\\times")
 
@@ -16,9 +16,7 @@ def boxed(rng: np.random.Generator, kind: int) -> Problem:
 
 def calculate(rng: np.random.Generator, kind: int) -> Problem:
     """One sum, difference or product, whose result goes into a box."""
-    low, high = (2, 10) if kind == 2 else (3, 30)
-    a, b = (int(n) for n in sorted(rng.choice(np.arange(low, high), 2, False), reverse=True))
-    result = (a + b, a - b, a * b)[kind]
+    a, b, result = numbers(rng, kind)
     calculation = f"{a} {SIGNS[kind]} {b}"
     text = f"Calculate ${calculation}$. Give the final answer in \\boxed{{}}."
     return Problem((kind, a, b), text, str(result), (), f"${calculation} = \\boxed{{{result}}}$")
