@@ -232,6 +232,14 @@ def test_a_study_needs_no_seeds(came, write_arm, right, condition, outcome):
     assert came(right=f"smol_poker/found/{right}/accuracy", **condition)[0] == outcome
 
 
+@pytest.mark.parametrize("sides", [("short", "made_up"), ("made_up", "short")])
+def test_both_sides_need_their_seeds(came, write_arm, sides):
+    write_arm(*RISE, profile="smol")
+    write_arm(*RISE[:2], arm="short", profile="smol")
+    left, right = (f"{arm}/after/accuracy" for arm in sides)
+    assert came(left=left, right=right, expected="equivalent")[0] == "inconclusive"
+
+
 def test_without_a_record_the_command_is_named(load, write_arm):
     row = {"what": "accuracy", "low": 0.1} | SAID
     load(row | {"right": "sound/x"}, row | {"right": "smol_poker/x", "seen": "0.2 in a trial"})
@@ -258,7 +266,7 @@ def test_what_could_be_told_is_half_of_the_interval_and_more_for_80_percent(writ
 
 
 @pytest.mark.parametrize(("clusters", "outcome"), [(None, "held"), ([0] * 50 + [1] * 50, None)])
-def test_rows_are_paired_and_count_by_their_clusters(tmp_path, monkeypatch, clusters, outcome):
+def test_rows_are_paired_and_count_by_their_clusters(clusters, outcome):
     """One row in twenty is gained and none lost: told by pairs, not by two intervals."""
     hard, gained = np.arange(100) % 2, np.arange(100) % 20 == 0
     runs = []
@@ -286,6 +294,15 @@ def test_the_worst_of_several_comparisons_counts(load, write_arm):
     assert claim["verdict"] == "mechanism not seen"
     assert claim["measured"].startswith("accuracy: 20.0 % [18.0, 22.0], then 50.0 % [")
     assert claim["power"].count(" points; ") == 1
+
+
+@pytest.mark.parametrize(("taught", "word"), [(RISE, "does not hold"), (SAME, "cannot tell")])
+def test_where_nothing_could_be_learned_a_null_says_nothing(load, write_arm, taught, word):
+    write_arm(*SAME)
+    write_arm(*taught, arm="taught")
+    gate = COMPARISON | {"left": "0.3", "right": "taught/after/accuracy", "gate": True}
+    (claim,) = load(NANO | {"compare": [COMPARISON, gate]})
+    assert claim["word"] == word
 
 
 def test_without_records_a_claim_was_not_run(load, write_arm):

@@ -18,6 +18,8 @@ the commit that froze it; the records decide. A comparison has
     low, high        bounds of the figure on the right itself, whatever its interval
     above, below     the same without equality
     unit             of the figures; without one they are shares
+    gate             where this comparison does not hold, nothing could be learned, and the whole
+                     claim is inconclusive
     date, written    when it was written down, and whether `before` or `after` the first record
     frozen           the commit that first held it; a new expectation gets it with its records
     first_record     the commit of the first record, where that came before or was looked up
@@ -26,7 +28,7 @@ the commit that froze it; the records decide. A comparison has
 
 The interval of the difference decides (`stats.contrast`): paired by test row and clustered where
 records keep bits, t over seeds. *Rises* holds where it lies above 0, and does not hold where it
-lies below 0 or within the margin; else nothing can be told. A training has at least three seeds.
+lies below 0 or within the margin; else nothing can be told. Each training has three seeds or more.
 A real model before its training is one model, whatever the seed: its interval is over rows only.
 What was written after the first record, or after a trial had shown something of it, is
 exploratory, however often the records are made anew.
@@ -210,10 +212,11 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
         command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
         return row | {"evidence": "none", "verdict": NOT_RUN, "word": NOT_RUN, "command": command}
     outcomes = {OPEN if one.outcome == PARTLY else one.outcome for one in found}
-    pairs = zip(found, compare, strict=True)
+    pairs = list(zip(found, compare, strict=True))
     told = [a.difference for a, b in pairs if b.get("expected") == "differs" and a.outcome == HELD]
     signs = {one.value > 0 for one in told}
-    if row.get("ways") and ({HELD, FAILED} <= outcomes or len(signs) > 1):
+    disagree = row.get("ways") and ({HELD, FAILED} <= outcomes or len(signs) > 1)
+    if disagree or any(b.get("gate") and a.outcome != HELD for a, b in pairs):
         outcomes = {OPEN}
     worst = next(one for one in (FAILED, OPEN, HELD) if one in outcomes)
     deciding = [one for one in found if one.outcome == worst]
@@ -291,17 +294,15 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     left = _left(case, comparison, rights, runs, profile)
     if not rights or left == {}:
         return None
-    # Whatever the seed: no training is behind it, and no spread between seeds.
     sides = [comparison.get(side, "") for side in SIDES]
-    untrained = ("/before/" in side or number_in(side) is not None for side in sides)
-    one_model = profile != "nano" and all(untrained)
-    if one_model:
+    one_model = profile != "nano" and all(_untrained(comparison, side) for side in sides)
+    if one_model:  # whatever the seed, and without a spread between seeds
         first = min(next(iter(rights.values())))
         rights = {label: {first: figures[first]} for label, figures in rights.items()}
         left = {first: left[first]}
     ways = comparison.get("gains_less_than", ())
     gains = [figures_at(case, where, runs, profile) for where in ways]
-    judged = [_outcome(comparison, left, right, gains, one_model) for right in rights.values()]
+    judged = [_outcome(comparison, left, right, gains) for right in rights.values()]
     outcome, difference, equivalent = min(
         judged, key=lambda one: (FAILED, OPEN, PARTLY, HELD).index(one[0])
     )
@@ -328,6 +329,12 @@ def number_in(side: str) -> float | None:
     return float(side) if side.lstrip("-")[:1].isdigit() else None
 
 
+def _untrained(comparison: Mapping, way: str) -> bool:
+    """Whether no training is behind a side: it is a number, or a real model as it was fetched."""
+    real = comparison.get("profile", "nano") != "nano"
+    return number_in(way) is not None or (real and "/before/" in way)
+
+
 def _left(case, comparison, rights, runs, profile) -> Figures | None:
     """What the right side is held against, by seed; `None` where it is held against nothing."""
     if "left" not in comparison:
@@ -340,7 +347,7 @@ def _left(case, comparison, rights, runs, profile) -> Figures | None:
 
 
 def _outcome(
-    comparison: Mapping, left: Figures | None, right: Figures, gains: Sequence, one_model: bool
+    comparison: Mapping, left: Figures | None, right: Figures, gains: Sequence[Figures]
 ) -> tuple[str, Difference | None, bool]:
     """What became of all conditions for one figure (of `PREDICTED`, or `partly`), the difference,
     and whether it is that nothing changes."""
@@ -348,7 +355,11 @@ def _outcome(
     value = mean(figure["value"] for figure in right.values())
     if bounds := [name for name in BOUNDS if name in comparison]:
         found.append(all(BOUNDS[name](value, comparison[name]) for name in bounds))
-    decided = one_model or studies.SEED in right or len(right) >= FEWEST_SEEDS
+    ways = [comparison.get(side, "") for side in SIDES] + [*comparison.get("gains_less_than", ())]
+    decided = all(
+        _untrained(comparison, way) or studies.SEED in seeds or len(seeds) >= FEWEST_SEEDS
+        for way, seeds in zip(ways, (left or {}, right, *gains), strict=True)
+    )
     expected = comparison.get("expected")
     margin = comparison.get("margin", 0.0 if "unit" in comparison else MARGIN)
     if comparison.get("fixed"):
