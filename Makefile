@@ -114,7 +114,6 @@ benchmarks: smol
 	.venv/bin/python benchmarks/source_loop.py --profile smol --seconds 0 --rounds 3 --steps 2 \
 		--output results/benchmarks/source_loop_smol.json
 	.venv/bin/python benchmarks/evaluation_speed.py --output results/benchmarks/evaluation_speed.json
-	.venv/bin/python benchmarks/two_processes.py --output results/benchmarks/two_processes.json
 	.venv/bin/python benchmarks/fresh_clone.py --output results/benchmarks/fresh_clone.json
 	$(TABLES)
 

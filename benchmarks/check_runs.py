@@ -9,7 +9,6 @@ from casebook.training import Run
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--stopped", action="store_true", help="it is not to have a record")
     asked = parser.parse_args()
@@ -23,15 +22,13 @@ def main() -> None:
     record = run.record()
     assert steps == list(range(1, asked.steps + 1)), steps
     assert record["steps"] == asked.steps
-    assert record.get("processes", 1) == asked.processes
     assert record["after"]["greedy_accuracy"]["n"] == record["before"]["greedy_accuracy"]["n"] > 0
     assert record["adapter_largest_change"] > 0
     written = run.completions().groupby("step").size()
     assert set(written) == {record["samples"] // asked.steps}, written.to_dict()
     print(
-        f"{asked.run.name}: one record of {asked.processes} process(es), steps 1 to {asked.steps} "
-        f"once each, {record['samples']} completions, measured before and after on "
-        f"{record['after']['greedy_accuracy']['n']} rows"
+        f"{asked.run.name}: one record, steps 1 to {asked.steps} once each, {record['samples']} "
+        f"completions, measured before and after on {record['after']['greedy_accuracy']['n']} rows"
     )
 
 

@@ -4,8 +4,8 @@
 #   apt-get install --no-install-recommends munge slurmctld slurmd slurm-client     (Debian 12)
 #   slurm/try_locally.sh >slurm/try_locally.txt                                     (as root)
 #
-# It trains the embedded model with two processes, sends the signal that a time limit sends,
-# requeues a job of a sweep, waits for all of them and looks at what they left. About ten minutes.
+# It trains the embedded model, sends the signal that a time limit sends, requeues a job of a
+# sweep, waits for all of them and looks at what they left. About ten minutes.
 # PYTHON names the Python of the environment, .venv/bin/python by default.
 set -eu
 { # read whole before it begins
@@ -112,14 +112,12 @@ until_done() {
 }
 
 say
-say "== two processes, and the signal that a time limit sends"
-command="ACCELERATOR=cpu PROCESSES=2 sbatch --cpus-per-task=2 slurm/train.sbatch WORK/two"
-say "$command $shared --set per_device_train_batch_size=48"
-two=$(ACCELERATOR=cpu PROCESSES=2 submit --job-name=two --cpus-per-task=2 slurm/train.sbatch "$work/two" $shared \
-    --set per_device_train_batch_size=48)
-until_checkpoint "$work/two"
-scancel --batch --signal=USR1 "$two"
-until_done "$two" train
+say "== one training, and the signal that a time limit sends"
+say "sbatch --cpus-per-task=1 slurm/train.sbatch WORK/train $shared"
+train=$(submit --job-name=train --cpus-per-task=1 slurm/train.sbatch "$work/train" $shared)
+until_checkpoint "$work/train"
+scancel --batch --signal=USR1 "$train"
+until_done "$train" train
 
 say
 say "== a sweep of two, the first of them requeued in the middle"
@@ -133,7 +131,7 @@ until_done "${sweep}_2" sweep_2
 
 say
 say "== a training that its owner cancels does not come back"
-cancelled=$(ACCELERATOR=cpu submit --job-name=cancelled --cpus-per-task=1 slurm/train.sbatch "$work/cancelled" $shared)
+cancelled=$(submit --job-name=cancelled --cpus-per-task=1 slurm/train.sbatch "$work/cancelled" $shared)
 until_checkpoint "$work/cancelled"
 scancel "$cancelled"
 until_done "$cancelled" cancelled
@@ -150,8 +148,8 @@ done
 
 say
 say "== what they left"
-"$python" benchmarks/check_runs.py "$work/two" --processes 2 --steps 12
-"$python" benchmarks/check_runs.py "$work/sweep" --processes 1 --steps 12
+"$python" benchmarks/check_runs.py "$work/train" --steps 12
+"$python" benchmarks/check_runs.py "$work/sweep" --steps 12
 "$python" benchmarks/check_runs.py "$work/cancelled" --stopped
 exit
 }

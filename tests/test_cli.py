@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from casebook import cli, paths
 from casebook.case import CasebookError
 from casebook.cases import problem_sets
-from casebook.training import processes
 
 TRAIN = ["train", "--config", str(paths.CONFIGS / "poker" / "smoke.yaml")]
 
@@ -185,7 +184,6 @@ def test_train_reads_the_file_with_the_overrides_and_trains(
     monkeypatch.setattr(cli, "choose_backend", lambda profile: asked.update(profile=profile))
     training = replace(monkeypatch, "training", "train", train)
     training.read_config = lambda path, overrides: {"path": path, **overrides}
-    training.processes = processes
     arguments = f"--config c.yaml --seed 3 --set beta=0.1 --resume --output {tmp_path}"
     assert casebook("train", *arguments.split()) == 0
     assert (asked["seed"], asked["beta"], asked["resume"]) == (3, 0.1, True)

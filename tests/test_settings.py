@@ -123,10 +123,10 @@ def test_what_cannot_be_says_what_would_be_right(overrides, message):
         checked(SMOKE, overrides)
 
 
-def test_the_share_of_a_process_counts(monkeypatch):
-    """Several GPUs sample together: each alone need not fill a group."""
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    assert checked(SMOKE, {"per_device_train_batch_size": 2, "num_generations": 8})
+def test_several_processes_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(CasebookError, match="one training is one process on one GPU"):
+        checked(SMOKE)
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):

@@ -168,9 +168,6 @@ def train(
     data_dir: DataDir = None,
 ) -> None:
     """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
-    from casebook.training import processes
-
-    processes.begin()
     overrides = parse_parameters(setting) | ({} if seed is None else {"seed": seed})
     settings = checked(config, overrides)
     check_present(settings)
@@ -185,8 +182,6 @@ def train(
     except KeyboardInterrupt:
         print("casebook: stopped: the same command with --resume goes on", file=sys.stderr)
         raise
-    if not processes.first():
-        return
     record = run.record()
     rows = "" if has_test_figures(record) else " on validation rows"
     for name in ("greedy_accuracy", "sampled_accuracy"):

@@ -43,9 +43,8 @@ class Field(NamedTuple):
             (decides how a saved policy is loaded and writes), `base` and `test` (only how a model
             is measured), `own_run` (differs between runs of one arm).
         own: the default of a field that is not TRL's.
-        plain, shared: the one value that the loops of `casebook.grpo` know, and that several
-            processes can train with. Others are refused: a setting that is read and ignored is how
-            two runs get compared that were never the same.
+        plain: the one value that the loops of `casebook.grpo` know. Others are refused: a setting
+            that is read and ignored is how two runs get compared that were never the same.
     """
 
     kind: str
@@ -57,7 +56,6 @@ class Field(NamedTuple):
     marks: str = ""
     own: Any = TRLS
     plain: Any = ANY
-    shared: Any = ANY
 
     def __str__(self) -> str:
         """What the field takes, in words."""
@@ -142,14 +140,14 @@ FIELDS: dict[str, Field] = {
     "case": TEXT._replace(marks="needed card"),
     "profile": _word(*PROFILES, marks="needed card"),
     "variant": TEXT._replace(marks="needed card"),
-    "method": _word(*METHODS, own="grpo", shared="grpo"),
+    "method": _word(*METHODS, own="grpo"),
     "seed": Field("whole", 0, SEEDS, marks="needed own_run"),
     # Model
     "model_name_or_path": TEXT._replace(marks="needed card"),
     "dtype": _word("float32", "bfloat16", "float16", marks="needed card"),
     "attn_implementation": _word("sdpa", "eager", "sdpa_grouped", marks="card"),
     "load_in_4bit": FLAG._replace(marks="needed card"),
-    "fast_inference": FLAG._replace(marks="needed", own=False, shared=False),
+    "fast_inference": FLAG._replace(marks="needed", own=False),
     "max_seq_length": Field("whole", 2, 1_000_000, marks="needed card", own=2048),
     "use_peft": FLAG._replace(marks="needed card"),
     "lora_r": Field("whole", 1, 4096, marks="lora"),
@@ -174,20 +172,15 @@ FIELDS: dict[str, Field] = {
     "repetition_penalty": Field("number", 0, 100, but=(0,), marks="card", plain=1.0),
     "constraint": _word(*CONSTRAINTS, marks="card", own="none"),
     "score_constrained": FLAG._replace(own=True),
-    "prompts_once": FLAG._replace(marks="base", own=False, shared=False),
-    "rollout_weights": _word(
-        *("trained", "bfloat16", "4bit"), own="trained", plain="trained", shared="trained"
-    ),
-    "drop_silent_groups": FLAG._replace(own=False, plain=False, shared=False),
+    "prompts_once": FLAG._replace(marks="base", own=False),
+    "rollout_weights": _word("trained", "bfloat16", "4bit", own="trained", plain="trained"),
+    "drop_silent_groups": FLAG._replace(own=False, plain=False),
     "shuffle_dataset": FLAG._replace(plain=True),
     "use_vllm": FLAG._replace(plain=False),
-    "vllm_mode": _word("colocate", "server"),
+    "vllm_mode": _word("colocate"),
     "vllm_gpu_memory_utilization": Field("number", 0, 1, but=(0,)),
     "vllm_max_model_length": Field("whole", 1, 10_000_000, none=True),
     "vllm_enable_sleep_mode": FLAG,
-    "vllm_server_host": TEXT,
-    "vllm_server_port": Field("whole", 1, 65_535),
-    "vllm_server_timeout": AMOUNT,
     "vllm_importance_sampling_correction": FLAG,
     "vllm_importance_sampling_mode": _word(
         *("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
@@ -309,6 +302,8 @@ def checked(
     else:
         settings, where = read_yaml(Path(source)), str(source)
     settings = settings | dict(overrides or {})
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise CasebookError("WORLD_SIZE is above 1: one training is one process on one GPU")
     try:
         _check_fields(settings, FIELDS)
         _check_names(settings)
@@ -486,7 +481,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     logging, steps = settings.get("logging_steps", 1), settings["max_steps"]
     if logging > steps:
         raise CasebookError(f"logging_steps is {logging}, and there are only {steps} steps")
-    size = settings["per_device_train_batch_size"] * int(os.environ.get("WORLD_SIZE") or 1)
+    size = settings["per_device_train_batch_size"]
     size *= settings.get("steps_per_generation") or settings["gradient_accumulation_steps"]
     if size % settings["num_generations"]:
         raise CasebookError(

@@ -9,6 +9,6 @@ def test_the_line_of_the_last_step_stays_when_a_training_has_been_measured():
     progress.renew = shown.append  # as in a notebook
     progress.update(2, {"loss": 0.0, "reward": 0.5, "frac_reward_zero_std": 0.25})
     progress.measuring("after")(8, 8)
-    progress.finish()
+    progress.close()
     last = "run: step 2/2, reward 0.50, groups without gradient 25%"
     assert shown == [last + ", 0:00 left", "run: measuring after, 8 of 8 completions", last]

@@ -50,7 +50,7 @@ UNPROVEN = (
 CONFIG, FACTS_FILE = REQUIRED = ("config.json", "facts.json")
 COMPLETIONS = re.compile(r"completions/(before|after)/(test|pass_at_k|also_[0-9]{1,2})\.jsonl")
 # Settings that decide nothing of a figure, and may name somebody's machine.
-UNSENT = ("run_name", "report_to", "disable_tqdm", "vllm_server_host")
+UNSENT = ("run_name", "report_to", "disable_tqdm")
 PLAIN_TEXT = re.compile(r"(?![/~]|.*\.\.)[\w .:,+/-]{0,100}")  # of a setting: no path, no markup
 VERSION, HASH = r"[\w.+-]{1,40}", r"[0-9a-f]{64}"
 # What is sent besides: a pattern for a text, else the type of a number. Any of them may be null.
@@ -58,7 +58,6 @@ FACTS: dict[str, str | type] = {
     "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00",
     **{"gpu": r"[\w ()./;-]{1,100}", "gpu_driver": r"[\w.; ]{1,60}", "cuda": VERSION},
     **{"train_seconds": float, "measure_seconds": float, "peak_memory_mb": float},
-    "processes": int,
     "generator": r"transformers|unsloth|vllm",
     **{"model_revision": r"[0-9a-f]{40}", "model_weights": HASH, "adapter": HASH},
     "end_token": int,

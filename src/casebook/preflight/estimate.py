@@ -73,10 +73,10 @@ def unsloth_trains(settings: Mapping[str, Any], machine: Machine) -> bool:
 
 
 def vllm_reserve(settings: Mapping[str, Any], machine: Machine) -> int:
-    """Bytes that vLLM takes of the card and keeps to the end; 0 where another one serves it."""
-    beside = settings.get("use_vllm") and settings.get("vllm_mode") != "server"
+    """Bytes that vLLM takes of the card and keeps to the end."""
     share = settings.get("vllm_gpu_memory_utilization") or 0.3  # TRL's default
-    return int(share * machine.total) if settings["fast_inference"] or beside else 0
+    taken = settings["fast_inference"] or settings.get("use_vllm")
+    return int(share * machine.total) if taken else 0
 
 
 def vllm_needs(settings: Mapping[str, Any], shape: Shape, prompt: int) -> int:

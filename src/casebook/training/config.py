@@ -16,7 +16,6 @@ from casebook.case import CasebookError, load_case
 from casebook.models.generation import TEMPLATE
 from casebook.records import digest
 from casebook.settings import FIELDS, TRLS, checked, marked
-from casebook.training import processes
 from casebook.training.kl_penalty import KL_PENALTY, KlPenalty
 
 OWN = {name: field.own for name, field in FIELDS.items() if field.own is not TRLS}
@@ -66,7 +65,6 @@ def read_config(
         CasebookError: as `casebook.settings.checked`; or TRL refuses the settings.
     """
     config = Config(checked(source, overrides))
-    processes.begin()  # TRL's arguments join the others as soon as there are any
     try:
         _ = config.max_steps  # parses all of it
     except CasebookError as error:

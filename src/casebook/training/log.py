@@ -17,7 +17,6 @@ from casebook.detectors import RunWatch
 from casebook.evaluation import evaluate, graded
 from casebook.grpo import group_advantages
 from casebook.paths import replacing
-from casebook.training import processes
 from casebook.training.config import Config
 from casebook.training.progress import Progress
 from casebook.training.run import Run, read_lines
@@ -66,20 +65,17 @@ class CompletionLog:
         return any(s in (1, last) or s % every == 0 for s in range(step, step + self.span))
 
     def _write(self, step: int, *columns) -> None:
-        """Write one step's completions of all processes, graded and paid; the first one does."""
-        paid = zip(*self.values.values(), strict=True)
-        rows = processes.gathered(list(zip(*columns, paid, strict=True)))
-        if not processes.first():
-            return
+        """Write one step's completions, graded and paid."""
         asked, written = [], []
-        for prompt, completion, ids, answer, _ in rows:
+        for prompt, completion, ids, answer in zip(*columns, strict=True):
             asked.append({"step": step, "prompt": text_of(prompt), "answer": answer})
             cut = not {*ids[-1:]} & self.ends
             written.append(
                 {"completion": text_of(completion), "tokens": len(ids), "truncated": cut}
             )
         table = graded(load_case(self.config.case), asked, written, self.config.variant)
-        table[[f"reward/{name}" for name in self.values]] = [parts for *_, parts in rows]
+        parts = list(zip(*self.values.values(), strict=True))
+        table[[f"reward/{name}" for name in self.values]] = parts
         rewards = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
         values, size = rewards.to_numpy(float, copy=True), self.config.num_generations
         advantages = group_advantages(values, size, self.config.scale_rewards)
@@ -124,7 +120,7 @@ class RunCallback(TrainerCallback):
             self._evaluate(0, model)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        if logs and "loss" in logs and processes.first():
+        if logs and "loss" in logs:
             logs = {n: v for n, v in logs.items() if n != "kl" or self.config.beta}  # Unsloth's 0.0
             self._append("train", state.global_step, logs)
             self.progress.update(state.global_step, logs)
@@ -143,7 +139,7 @@ class RunCallback(TrainerCallback):
 
     def _evaluate(self, step: int, model: Any) -> None:
         config = self.config
-        if not config.evaluate_every or not processes.first():
+        if not config.evaluate_every:
             return
         slow = PROFILES[config.profile].device == "gpu"  # minutes, with an embedded model seconds
         rows = {"split": "validation", "limit": config.evaluate_rows, "variant": config.variant}

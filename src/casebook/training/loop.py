@@ -36,7 +36,7 @@ from casebook.models.generation import end_ids, token_ids
 from casebook.paths import alone_in, write_json, write_trouble
 from casebook.records import provenance
 from casebook.settings import PLAIN, SUPERVISED, check_present
-from casebook.training import processes, supervised
+from casebook.training import supervised
 from casebook.training.config import Config, reward_functions
 from casebook.training.kl_penalty import KlPenalty
 from casebook.training.log import (
@@ -73,22 +73,14 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     """
     run = Run(Path(output) if output else default_folder(config))
     check_present(config.settings)
-    processes.check(config)
-
-    def begins() -> bool:
-        check_folder(run, resume)
-        busy = f"another process trains into {run.path}: wait for its end"
-        held.enter_context(alone_in(run.path, busy))
-        return prepare(run, config)
-
+    busy = f"another process trains into {run.path}: wait for its end"
+    progress = Progress(f"{config.case}/{config.profile}, seed {config.seed}")
     try:
-        with engine.freed_afterwards(), contextlib.ExitStack() as held:
-            if not processes.agreed(begins):
-                return run
-            title = f"{config.case}/{config.profile}, seed {config.seed}"
-            progress = Progress(title, quiet=not processes.first())
-            held.callback(progress.finish)
-            return _train(run, config, progress)
+        check_folder(run, resume)
+        with engine.freed_afterwards(), alone_in(run.path, busy), contextlib.closing(progress):
+            if prepare(run, config):
+                _train(run, config, progress)
+            return run
     except (OSError, RuntimeError, SafetensorError) as error:
         trouble = write_trouble(error)
         if trouble is None and not (run.path / "config.yaml").exists():
@@ -110,7 +102,7 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     kept = rows.filter(lambda row: len(token_ids(tokenizer, row["prompt"])) <= room)
     if not len(kept):
         raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
-    prompts = config.generation_batch_size // config.num_generations  # of all processes
+    prompts = config.generation_batch_size // config.num_generations
     if config.method not in SUPERVISED and len(kept) < prompts:
         raise CasebookError(
             f"{len(kept)} training prompts do not fill a step, which takes {prompts}: lower "
@@ -122,7 +114,7 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
 @contextlib.contextmanager
 def _tracked(run: Run, config: Config) -> Iterator[None]:
     """W&B, where `report_to` names it: TRL's own callback logs there, offline without a login."""
-    if "wandb" not in config.report_to or not processes.first():
+    if "wandb" not in config.report_to:
         yield
         return
     import wandb
@@ -146,7 +138,7 @@ def _tracked(run: Run, config: Config) -> Iterator[None]:
         ) from error
 
 
-def _train(run: Run, config: Config, progress: Progress) -> Run:
+def _train(run: Run, config: Config, progress: Progress) -> None:
     forget_peak()
     model, tokenizer, rows, dropped = beginning(config)
     if dropped:
@@ -154,8 +146,6 @@ def _train(run: Run, config: Config, progress: Progress) -> Run:
     callback = RunCallback(run, config, tokenizer, progress)
     with _tracked(run, config):
         samples = _fit(run, config, model, tokenizer, rows, callback)
-    if not processes.end():
-        return run
     part = run.path / "adapter.part"
     shutil.rmtree(part, ignore_errors=True)
     if hasattr(tokenizer, "backend_tokenizer"):  # how it padded last is saved with it
@@ -180,7 +170,6 @@ def _train(run: Run, config: Config, progress: Progress) -> Run:
         "provenance": provenance() | {"model": described},
         "inputs": input_digests(config),
         "rows_dropped": dropped,
-        **({"processes": processes.count()} if processes.count() > 1 else {}),
         **samples,
         "train_seconds": round(train_seconds, 1),
         "measure_seconds": round(time.perf_counter() - measuring, 1),
@@ -193,7 +182,6 @@ def _train(run: Run, config: Config, progress: Progress) -> Run:
         **({"skipped_steps": skipped_steps(metrics)} if skipped_steps(metrics) else {}),
     }
     write_json(run.path / "record.json", record)
-    return run
 
 
 def first_steps(config: Config, output: Path, steps: int) -> Run:
@@ -250,14 +238,11 @@ class _Checkpoints(TrainerCallback):
         if state.global_step * self.rounds % self.batch and state.global_step < state.max_steps:
             control.should_save = False
             return
-        # Several processes would not agree on the second; they save by steps alone.
-        if processes.count() == 1 and time.monotonic() - self.saved >= self.seconds:
+        if time.monotonic() - self.saved >= self.seconds:
             control.should_save = True
 
     def on_save(self, args, state, control, **kwargs):
-        processes.wait()  # each saves the state of its own random numbers
-        if processes.first():
-            self.run.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        self.run.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
         self.saved = time.monotonic()
 
 
@@ -267,13 +252,11 @@ def _fit(
     """Train by the method asked for; how many steps and completions it took."""
     arguments = config.trainer_arguments(run.path / "checkpoints")
     batch = config.per_device_train_batch_size * config.gradient_accumulation_steps
-    samples = config.max_steps * batch * processes.count()
+    samples = config.max_steps * batch
     if config.method == "grpo":
         samples //= config.num_iterations  # a batch serves so many rounds
     took = {"steps": config.max_steps, "samples": samples}
-    method, callbacks = config.method, [callback]
-    if processes.first():
-        callbacks.append(WatchCallback(run, config.settings))
+    method, callbacks = config.method, [callback, WatchCallback(run, config.settings)]
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return took
@@ -307,7 +290,7 @@ def _fit(
         how = (arguments, callbacks, config.max_seq_length, config.prompts_once)
         trainer = supervised.trainer(model, tokenizer, texts, *how)
     trainer.remove_callback(PrinterCallback)
-    checkpoint = processes.agreed(run.checkpoint)
+    checkpoint = run.checkpoint()
     if checkpoint and step_of(checkpoint) >= config.max_steps:
         # Trained to its end already. `trainer.train` would add a step: only the weights are wanted.
         callback.started = time.perf_counter()

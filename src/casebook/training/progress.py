@@ -77,7 +77,7 @@ class Progress:
         elif not (self.renew or self.quiet):
             print(line, file=sys.stderr, flush=True)
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """End the display: the line of the last step stays."""
         if self.status:
             self.status.stop()

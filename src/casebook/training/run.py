@@ -15,7 +15,6 @@ from casebook.case import CasebookError
 from casebook.paths import LOCK, plain, read_json, replacing, write_json
 from casebook.records import read_record
 from casebook.settings import marked, read_settings, read_yaml
-from casebook.training import processes
 from casebook.training.config import Config, settings_mark
 
 OF_A_RUN = {"config.yaml", "metrics.jsonl", "checkpoints", "record.json"}
@@ -135,13 +134,6 @@ def prepare(run: Run, config: Config) -> bool:
         text = yaml.safe_dump(plain(config.settings), sort_keys=False)
         (run.path / "config.yaml").write_text(text, encoding="utf-8")
     whole, step, kept = run.checkpoint(), 0, b""
-    # The trainer saves the state of its random numbers for each process.
-    count = len(list(whole.glob("rng_state*.pth"))) if whole else 0
-    if count not in (0, processes.count()):
-        raise CasebookError(
-            f"the run in {run.path} was begun with another number of processes ({count}): go on "
-            "with as many, or name another folder"
-        )
     for path in run.checkpoints():
         if not (path / SEAL).exists():
             shutil.rmtree(path)
