@@ -91,7 +91,7 @@ few="$few --set test_limit=40 --set completions_every=4"
 shared="--config configs/poker/nano.yaml $few"
 cat >"$work/plan.txt" <<PLAN
 train $shared --seed 1 --output $work/sweep --resume
-execute 10 --force
+execute 10
 PLAN
 submit() { sbatch --parsable --output="$work/%x-%j.log" --mem=0 "$@"; }
 state() { squeue -h -o %T -j "$1" 2>/dev/null | head -n 1; }

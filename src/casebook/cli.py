@@ -130,12 +130,11 @@ def execute(
     ] = None,
     jobs: Annotated[int, Option(min=1, help="Cases that run at the same time.")] = 1,
     start_from: Annotated[int, Option("--from", metavar="NUMBER", help="First notebook.")] = 0,
-    force: Annotated[bool, Option(help="Run again what is up to date.")] = False,
     in_place: Annotated[bool, Option(help="Write into notebooks/ and figures/.")] = False,
     site: Annotated[bool, Option(help="Rebuild the pages after each notebook.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Run notebooks headless, in order; what succeeded is kept, and is not run again.
+    """Run notebooks headless, in order; what succeeded is kept.
 
     The copies go to reports/executed/, what became of each to reports/execution.json.
     After a failure the rest of its case is skipped, other cases go on; exit code 1.
@@ -146,7 +145,7 @@ def execute(
     given |= parse_parameters(parameter)
     on_done = _renewing() if site else lambda result: None
     results = series.execute(
-        cases or "all", profile, seed, given, jobs, start_from, in_place, force, on_done, _say
+        cases or "all", profile, seed, given, jobs, start_from, in_place, on_done, _say
     )
     if site:
         from casebook.site import build_site

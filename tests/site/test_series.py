@@ -1,6 +1,5 @@
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from casebook.case import CasebookError
 from casebook.site import series
 from casebook.site.colab import install_cell
 from casebook.site.normalise import normalise
-from casebook.site.notebooks import select
+from casebook.site.notebooks import check_parameters, select
 
 PARAMETERS = 'PROFILE = "nano"\nSEED = 0\nRUNS_DIR = "runs"\nDATA_DIR = ""\nLIMIT = 0'
 
@@ -74,34 +73,14 @@ def test_a_failure_skips_the_rest_of_its_case_and_nothing_else(checkout):
     assert error == "cell 4 of 5: ValueError: wheel"
 
 
-def test_what_is_up_to_date_is_not_run_again(checkout, tmp_path, monkeypatch):
-    # What the kernel would do does not matter here: the copy is the source.
-    monkeypatch.setattr(
-        series._Series, "papermill", lambda self, *paths: shutil.copy(*paths) and None
-    )
+def test_a_file_that_a_parameter_names_is_found_from_the_kernels_folder(
+    checkout, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    write_notebook(checkout, "10_alpha_oracle", "print(1)")
-
-    def reused(**options):
-        (result,) = series.execute(**options)
-        assert result.status == "ok"
-        return result.reused
-
-    assert not reused()
-    assert reused()
-    assert not reused(force=True)
-    assert not reused(seed=1)
-    assert not reused()  # the copy there now is the one of seed 1
-    write_notebook(checkout, "10_alpha_oracle", "print(2)")
-    assert not reused()
-    (checkout / "data" / "rows.csv").write_text("other data")
-    assert not reused()
-    for text in ("a map", "a better map"):  # the kernel's folder is another one
-        (tmp_path / "my.gpkg").write_text(text)
-        (result,) = series.execute(parameters={"DATA_DIR": "my.gpkg"})
-        assert not result.reused
-        assert result.parameters["DATA_DIR"] == str(tmp_path / "my.gpkg")
-        assert reused(parameters={"DATA_DIR": "my.gpkg"})
+    path, file = write_notebook(checkout, "10_alpha_oracle"), tmp_path / "my.gpkg"
+    file.write_text("a map")
+    given = check_parameters([path], {"DATA_DIR": "my.gpkg"})
+    assert given[path] == {"DATA_DIR": str(file)}
 
 
 @pytest.mark.slow
@@ -113,7 +92,7 @@ def test_a_kernel_that_dies_is_a_failure_like_another(checkout):
 
 
 @pytest.mark.slow
-def test_a_series_that_is_stopped_takes_its_children_along_and_goes_on(checkout):
+def test_a_series_that_is_stopped_takes_its_children_along(checkout):
     write_notebook(checkout, "10_alpha_oracle", "print('done')")
     slow = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)"
     write_notebook(checkout, "11_alpha_rewards", slow)
@@ -131,9 +110,6 @@ def test_a_series_that_is_stopped_takes_its_children_along_and_goes_on(checkout)
     assert series.read_status()["11_alpha_rewards"]["status"] == "stopped"
     assert "12_alpha_baseline" not in series.read_status()
     wait_for(lambda: not is_alive(int(pid)))
-    write_notebook(checkout, "11_alpha_rewards", "print('quick')")
-    results = series.execute()
-    assert [(r.status, r.reused) for r in results] == [("ok", True), ("ok", False), ("ok", False)]
 
 
 def wait_for(condition, seconds=60):
@@ -162,7 +138,6 @@ def test_in_place_writes_the_normalised_copy_back(checkout):
     assert outputs_of(path) == ".\n"
     assert [c.execution_count for c in notebook.cells if c.cell_type == "code"] == [1, 2, 3]
     assert normalise(notebook) == notebook
-    assert series.execute(in_place=True)[0].reused
 
 
 # Refused before anything runs

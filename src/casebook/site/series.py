@@ -7,11 +7,9 @@ run at the same time. Each notebook is one call of papermill's own command. What
     reports/failed/13_poker_grpo.ipynb     the copy of one that failed, up to the failing cell
     reports/execution.json                 for each notebook: status, seconds, parameters, error
 
-A notebook whose executed copy was made from the same source, parameters, code and data is not
-run again. Committed notebooks are the normalised executed copies of one such run (`normalise`).
+Committed notebooks are the normalised executed copies of one such run (`normalise`).
 """
 
-import hashlib
 import json
 import os
 import re
@@ -31,7 +29,7 @@ from typing import Any
 import nbformat
 import yaml
 
-from casebook import paths, records
+from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name
 from casebook.site.colab import write_install_cells
 from casebook.site.normalise import normalise, write_notebook
@@ -45,8 +43,7 @@ class Result:
     """What came of one notebook; the entries of `reports/execution.json`.
 
     Its status is `ok`, `failed`, `skipped` (an earlier one of its case failed), `running` or
-    `stopped` (by the user). The same `digest` of source, parameters, code and data is not run
-    again: then the copy of an earlier call is `reused`.
+    `stopped` (by the user).
     """
 
     name: str
@@ -56,9 +53,7 @@ class Result:
     profile: str = ""
     seed: int = 0
     parameters: dict[str, Any] = field(default_factory=dict)
-    digest: str = ""
     error: str = ""
-    reused: bool = False
 
 
 def execute(
@@ -69,7 +64,6 @@ def execute(
     jobs: int = 1,
     start_from: int = 0,
     in_place: bool = False,
-    force: bool = False,
     on_done: Callable[[Result], None] = lambda result: None,
     log: Callable[[str], None] = print,
 ) -> list[Result]:
@@ -81,7 +75,6 @@ def execute(
         jobs: how many cases run at the same time.
         in_place: write the normalised copies back into `notebooks/` and the pictures into
             `figures/`; only with the committed parameters, profile `nano` and seed 0.
-        force: run again what is up to date.
         on_done: called with each result as it is known, from the thread of its case.
         log: called with each line of progress.
 
@@ -110,7 +103,7 @@ def execute(
     groups = [list(group) for _, group in groupby(notebooks, group_of)]
     busy = f"notebooks are being executed into {paths.REPORTS} already: wait for their end"
     with paths.alone_in(paths.REPORTS, busy):
-        return _Series(given, in_place, force, on_done, log).run_all(groups, jobs)
+        return _Series(given, in_place, on_done, log).run_all(groups, jobs)
 
 
 def read_status(folder: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -122,12 +115,9 @@ def read_status(folder: Path | None = None) -> dict[str, dict[str, Any]]:
 class _Series:
     """One call of `execute`: its processes, and the status file they share."""
 
-    def __init__(self, given, in_place, force, on_done, log):
-        self.given, self.in_place, self.force = given, in_place, force
-        self.on_done, self.log = on_done, log
+    def __init__(self, given, in_place, on_done, log):
+        self.given, self.in_place, self.on_done, self.log = given, in_place, on_done, log
         self.status = read_status()
-        read = (paths.ROOT / "src" / "casebook", paths.CONFIGS, paths.DATA, paths.RESULTS)
-        self.material = _material(path for folder in read for path in folder.rglob("*"))
         self.running: set[subprocess.Popen] = set()
         self.lock = threading.Lock()  # of the processes and the status file
         self.stopped = False
@@ -152,9 +142,9 @@ class _Series:
             if self.stopped:
                 break
             given = self.given[notebook]
-            result = Result(notebook.stem, profile=given["PROFILE"], seed=given["SEED"])
-            result.parameters, result.digest = given, self.digest(notebook)
-            result.started = datetime.now(UTC).isoformat(timespec="seconds")
+            started = datetime.now(UTC).isoformat(timespec="seconds")
+            of_it = {"profile": given["PROFILE"], "seed": given["SEED"], "parameters": given}
+            result = Result(notebook.stem, started=started, **of_it)
             if failed := [earlier.name for earlier in results if earlier.status == FAILED]:
                 result.status, result.error = SKIPPED, f"{failed[0]} failed"
                 self.log(f"{result.name}: skipped, {result.error}")
@@ -166,35 +156,28 @@ class _Series:
         return results
 
     def run(self, notebook: Path, result: Result) -> None:
-        """Execute one notebook, or find that its copy is up to date."""
+        """Execute one notebook, and keep the copy where it belongs."""
         executed, partial = (paths.REPORTS / d / notebook.name for d in ("executed", "failed"))
-        earlier = self.status.get(result.name, {})
-        same = (earlier.get("status"), earlier.get("digest")) == (DONE, result.digest)
-        if same and executed.exists() and not self.force:
-            result.status, result.reused = DONE, True
-            result.seconds, result.started = earlier["seconds"], earlier["started"]
-            self.log(f"{result.name}: up to date (--force runs it again)")
+        self.note(result)
+        self.log(f"{result.name}: started")
+        for copy in (executed, partial):
+            copy.parent.mkdir(exist_ok=True)
+        begun = time.monotonic()
+        said = self.papermill(notebook, partial)
+        result.seconds = round(time.monotonic() - begun, 1)
+        if said is None:
+            os.replace(partial, executed)
+            result.status = DONE
+            self.log(f"{result.name}: done in {result.seconds:.0f} s")
+        elif self.stopped:
+            result.status, result.error = STOPPED, "stopped by the user"
         else:
-            self.note(result)
-            self.log(f"{result.name}: started")
-            for copy in (executed, partial):
-                copy.parent.mkdir(exist_ok=True)
-            begun = time.monotonic()
-            said = self.papermill(notebook, partial)
-            result.seconds = round(time.monotonic() - begun, 1)
-            if said is None:
-                os.replace(partial, executed)
-                result.status = DONE
-                self.log(f"{result.name}: done in {result.seconds:.0f} s")
-            elif self.stopped:
-                result.status, result.error = STOPPED, "stopped by the user"
-            else:
-                result.status = FAILED
-                result.error, trace = _failure(partial, said)
-                self.log(
-                    f"{result.name}: failed after {result.seconds:.0f} s: {result.error}\n{trace}\n"
-                    f"The notebook up to there: {partial}"
-                )
+            result.status = FAILED
+            result.error, trace = _failure(partial, said)
+            self.log(
+                f"{result.name}: failed after {result.seconds:.0f} s: {result.error}\n{trace}\n"
+                f"The notebook up to there: {partial}"
+            )
         if self.in_place and result.status == DONE:
             try:
                 write_notebook(notebook, normalise(nbformat.read(executed, as_version=4)))
@@ -231,13 +214,6 @@ class _Series:
             self.status[result.name] = asdict(result)
             paths.write_json(paths.REPORTS / "execution.json", self.status)
 
-    def digest(self, notebook: Path) -> str:
-        """A hash of what a copy is made from, files that parameters name included."""
-        cells = nbformat.read(notebook, as_version=4).cells
-        given, source = self.given[notebook], [[cell.cell_type, cell.source] for cell in cells]
-        files = _material(Path(value) for value in given.values() if isinstance(value, str))
-        return records.digest([source, given, files, self.material, self.in_place])
-
 
 def _failure(copy: Path, said: str) -> tuple[str, str]:
     """Where and why a notebook stopped, in one line; and the cell's source with the traceback.
@@ -258,13 +234,3 @@ def _failure(copy: Path, said: str) -> tuple[str, str]:
         said = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
     source = textwrap.indent(cell.source, "    ")
     return f"cell {begun[-1] + 1} of {len(cells)}: {last}", f"\n{source}\n\n{said}"
-
-
-def _material(files: Iterable[Path]) -> str:
-    """A digest of what notebooks read beside their own source, as far as it is there."""
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        if path.suffix and path.is_file() and "__pycache__" not in path.parts:
-            digest.update(f"{path}\0{path.stat().st_size}\0".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
