@@ -219,7 +219,7 @@ def test_the_data_folder_is_known_to_all_that_runs_below(casebook, monkeypatch, 
     assert casebook("execute", "--data-dir", "sets", "--from", "12") == 0
     assert os.environ[problem_sets.VARIABLE] == str(tmp_path / "sets")
     given = {"DATA_DIR": str(tmp_path / "sets")}
-    assert asked[:8] == ["all", "nano", 0, given, 1, 12, False, False]
+    assert asked[:7] == ["all", "nano", 0, given, 1, 12, False]
 
 
 # What is typed
