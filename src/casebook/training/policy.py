@@ -4,9 +4,8 @@ A prompt goes the way of a measured row: the same tokens, decoding and grader, a
 the training. The libraries that load models are imported when one is loaded.
 """
 
-import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from casebook.settings import read_settings, read_yaml
 class Policy:
     """A saved policy: loaded once, asked as often as one likes.
 
-    Args:
-        run: the folder of a run or of a policy, or an arm whose adapter is committed, as in
-            `poker/nano/grpo`.
+    `run` is the folder of a run or of a policy, or an arm whose adapter is committed, as in
+    `poker/nano/grpo`.
     """
 
     def __init__(self, run: str | Path):
@@ -39,10 +37,9 @@ class Policy:
 
         self.model, self.tokenizer, card = load_saved(folder)
         self.model.eval()
+        own = folder.parent / "config.yaml"
         self.settings = read_settings(card["case"], card["profile"])
-        if (config := folder.parent / "config.yaml").exists():
-            self.settings |= read_yaml(config)
-        self.settings |= card
+        self.settings |= (read_yaml(own) if own.exists() else {}) | card
         self.case = load_case(card["case"])
 
     def ask(
@@ -56,17 +53,16 @@ class Policy:
         """What was asked, and what was written, graded and paid: one completion a row.
 
         Args:
-            prompt: a text of one's own. What all prompts of the case begin and end with is put
-                around it, unless it is there: for poker the five cards are enough.
+            prompt: a text of one's own: for poker the five cards, which stand in the case's form.
             row: of the test rows, in place of a prompt; asked and graded as it was measured.
             answer: the right one to a prompt of one's own; without it the form alone is graded.
             base: whether to ask the same model with its adapter off as well.
             samples: completions that are sampled beside the greedy one.
 
         Returns:
-            The prompt, a text or messages; and a frame with `model` (`policy` or `base`),
-            `decoding`, `completion`, `tokens`, `truncated`, the grade, `reward/<part>` for each
-            part that can be computed, and `reward`, their weighted sum where all can.
+            The prompt, a text or messages; and a frame with `model` (`policy` or `base`), how it
+            was decoded, what was written, its grade, `reward/<part>` for each part that can be
+            computed, and `reward`, their weighted sum where all can.
 
         Raises:
             CasebookError: neither or both of prompt and row, no such row, or too long a prompt.
@@ -75,7 +71,8 @@ class Policy:
 
         if (row is None) == (prompt is None or not prompt.strip()):
             raise CasebookError("name a prompt or a row of the case, and not both")
-        rows = self.case.load("test", self.settings["profile"], variant=self.settings["variant"])
+        settings = self.settings
+        rows = self.case.load("test", settings["profile"], variant=settings["variant"])
         if row is not None and not 0 <= row < len(rows):
             raise CasebookError(f"there is no row {row}: the test rows are 0 to {len(rows) - 1}")
         columns = {"answer": answer} if row is None else dict(rows[row])
@@ -84,16 +81,23 @@ class Policy:
         if base and hasattr(self.model, "disable_adapter"):
             with self.model.disable_adapter():
                 said += self._written("base", asked, row or 0, samples)
-        table = graded(self.case, [columns] * len(said), said, self.settings["variant"])
-        if columns["answer"] is None:
+        table = graded(self.case, [columns] * len(said), said, settings["variant"])
+        if answer is None and row is None:
             table["correct"] = table["strict"] = None
-        paid = dict(self._paid(asked, columns, said))
-        table = table.assign(**{f"reward/{part}": values for part, values in paid.items()})
-        names = self.settings["reward_funcs"]
-        weights = self.settings.get("reward_weights") or [1.0] * len(names)
-        table["reward"] = None
-        if len(paid) == len(names):
-            table["reward"] = table[[f"reward/{name}" for name in names]] @ weights
+        given = {name: [value] * len(said) for name, value in columns.items() if value is not None}
+        texts = [one["completion"] for one in said]
+        if not isinstance(asked, str):
+            texts = [[{"role": "assistant", "content": text}] for text in texts]
+        given |= {"prompts": [asked] * len(said), "completions": texts}
+        given["completion_ids"] = [one["ids"][1] for one in said]
+        names, kwargs = settings["reward_funcs"], settings.get("reward_kwargs") or {}
+        for name in (name for name in names if name != KL_PART):  # that wants a base
+            with suppress(TypeError, CasebookError):  # of a part that lacks a column of the row
+                reward = self.case.rewards[name](**kwargs.get(name, {}))
+                table[f"reward/{name}"] = reward(**given)
+        parts, table["reward"] = [f"reward/{name}" for name in names], None
+        if set(parts) <= set(table):
+            table["reward"] = table[parts] @ (settings.get("reward_weights") or [1.0] * len(parts))
         return asked, table.drop(columns=[*columns, "ids"])
 
     def _written(self, name: str, asked: Any, row: int, samples: int) -> list[dict[str, Any]]:
@@ -112,26 +116,9 @@ class Policy:
                 said += [{"model": name, "decoding": decoding, **one} for one in batch]
         return said
 
-    def _paid(
-        self, asked: Any, columns: Mapping[str, Any], said: Sequence[Mapping[str, Any]]
-    ) -> Iterator[tuple[str, list[float]]]:
-        """Each part that lacks no column of the row and no base, and what it pays a completion."""
-        texts: list[Any] = [one["completion"] for one in said]
-        if not isinstance(asked, str):
-            texts = [[{"role": "assistant", "content": text}] for text in texts]
-        given = {name: [value] * len(said) for name, value in columns.items() if value is not None}
-        given |= {"prompts": [asked] * len(said), "completions": texts}
-        given["completion_ids"] = [one["ids"][1] for one in said]
-        kwargs = self.settings.get("reward_kwargs") or {}
-        for name in (name for name in self.settings["reward_funcs"] if name != KL_PART):
-            reward = self.case.rewards[name](**kwargs.get(name, {}))
-            with suppress(TypeError, CasebookError):
-                inspect.signature(reward).bind(**given)
-                yield name, reward(**given)
-
 
 def in_form(text: str, known: Sequence[Any]) -> Any:
-    """A text between what all `known` prompts begin and end with, as far as it lacks that.
+    """A text between what all `known` prompts begin and end with, unless it is there.
 
     >>> in_form("2H 2D", ["Hand: 8C AS\\n", "Hand: 3D 5H\\n"])
     'Hand: 2H 2D\\n'
@@ -141,9 +128,7 @@ def in_form(text: str, known: Sequence[Any]) -> Any:
         return [*known[0][:-1], {**known[0][-1], "content": last}]
     begin = os.path.commonprefix(list(known))  # noqa: RUF071, no paths
     end = os.path.commonprefix([one[len(begin) :][::-1] for one in known])[::-1]  # noqa: RUF071
-    there = max(n for n in range(len(begin) + 1) if text.startswith(begin[len(begin) - n :]))
-    done = max(n for n in range(len(end) + 1) if text.endswith(end[:n]))
-    return begin[: len(begin) - there] + text + end[done:]
+    return begin + text.removeprefix(begin).removesuffix(end) + end
 
 
 def lines(asked: Any, table: pd.DataFrame) -> list[str]:

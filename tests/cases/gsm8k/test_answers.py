@@ -91,7 +91,7 @@ def test_a_megabyte_is_read_in_linear_time(piece):
 def test_every_reference_solution_of_gsm8k_is_read_right():
     if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
-    rows = [problem_sets.read("gsm8k", split, source="folder") for split in ("train", "test")]
+    rows = [problem_sets.read("gsm8k", split) for split in ("train", "test")]
     solutions = [solution for frame in rows for solution in frame["answer"]]
     golds = [Decimal(s.rpartition("####")[2].strip().replace(",", "")) for s in solutions]
     assert [extract_number(solution) for solution in solutions] == golds

@@ -111,8 +111,8 @@ def test_solved_examples_come_from_other_problems_than_the_rows_of_the_test():
 def test_real_problems_are_not_taken_where_no_folder_and_no_hub_gives_them(monkeypatch):
     monkeypatch.delenv(problem_sets.VARIABLE, raising=False)
 
-    def refuse(*arguments, source, **options):
-        raise CasebookError(f"asked the {source}")
+    def refuse(*arguments, hub):
+        raise CasebookError(f"asked the {'hub' if hub else 'folder'}")
 
     monkeypatch.setattr(problem_sets, "read", refuse)
     data._real_rows.cache_clear()

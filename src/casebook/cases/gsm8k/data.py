@@ -118,7 +118,7 @@ def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
 
     source = "folder" if folder else "hub"
     file = "test" if split == "test" else "train"
-    frame = problem_sets.read("gsm8k", file, source=source, data_dir=folder)
+    frame = problem_sets.read("gsm8k", file, hub=folder is None)
     pairs = zip(frame["question"], frame["answer"], strict=True)
     rows = [_row(question, solution, source) for question, solution in pairs]
     if split == "test":

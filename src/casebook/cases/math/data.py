@@ -175,8 +175,7 @@ def _real_rows(split: str, folder: Path | None) -> tuple[dict[str, Any], ...]:
 def _read(name: str, split: str, folder: Path | None) -> list[dict[str, Any]]:
     from casebook.cases import problem_sets
 
-    source = "folder" if folder else "hub"
-    return problem_sets.read(name, split, source=source, data_dir=folder).to_dict("records")
+    return problem_sets.read(name, split, hub=folder is None).to_dict("records")
 
 
 def _asked(messages: Any) -> tuple[str, str]:
