@@ -28,9 +28,7 @@ def write_transcripts(folder: Path) -> dict[str, int]:
     shown = {}
     for case in known_cases():
         tables = [_thinned(rows).assign(run=run) for run, rows in _runs(case) if len(rows)]
-        page = folder / f"{case}.html"
         if not tables:
-            page.unlink(missing_ok=True)
             continue
         rows = pd.concat(tables, ignore_index=True)
         text = page_template("transcripts.html").render(
@@ -41,7 +39,7 @@ def write_transcripts(folder: Path) -> dict[str, int]:
             # `<` is the one character that could end the script element early.
             data=json.dumps(_columns(rows), ensure_ascii=False).replace("<", "\\u003c"),
         )
-        write_if_changed(page, text)
+        write_if_changed(folder / f"{case}.html", text)
         shown[case] = len(rows)
     return shown
 
