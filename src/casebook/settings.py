@@ -168,7 +168,6 @@ FIELDS: dict[str, Field] = {
     "temperature": Field("number", 0, 100, but=(0,), marks="needed card"),
     "top_p": Field("number", 0, 1, but=(0,), marks="needed card"),
     "top_k": COUNT._replace(marks="needed card"),
-    "min_p": SHARE._replace(none=True, marks="card"),
     "repetition_penalty": Field("number", 0, 100, but=(0,), marks="card", plain=1.0),
     "constraint": _word(*CONSTRAINTS, marks="card", own="none"),
     "score_constrained": FLAG._replace(own=True),
@@ -187,7 +186,7 @@ FIELDS: dict[str, Field] = {
     ),
     "vllm_importance_sampling_clip_max": AMOUNT._replace(none=True, but=(0,)),
     # Loss
-    "loss_type": _word(*LOSSES, "cispo", "sapo", "luspo", "vespo", marks="plain"),
+    "loss_type": _word(*LOSSES, "cispo", marks="plain"),
     "scale_rewards": _word("group", "batch", "none", marks="plain"),
     "beta": AMOUNT._replace(marks="needed"),
     "num_iterations": Field("whole", 1, 1000, marks="plain"),
@@ -240,7 +239,6 @@ FIELDS: dict[str, Field] = {
     "save_minutes": AMOUNT._replace(marks="own_run", own=0.0),
     "save_total_limit": STEPS._replace(none=True, marks="own_run"),
     "report_to": _word("none", "wandb", marks="own_run"),
-    "run_name": TEXT._replace(none=True),
     "disable_tqdm": FLAG._replace(marks="own_run"),
 }
 

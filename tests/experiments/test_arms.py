@@ -32,7 +32,8 @@ def arms(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "CONFIGS", tmp_path / "configs")
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
     monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
-    monkeypatch.setattr("casebook.records.record.revision", lambda: {"dirty": False})
+    clean = {"revision": "0" * 40, "dirty": False}
+    monkeypatch.setattr("casebook.records.revision", lambda: clean)
     return folder / "experiments.yaml"
 
 

@@ -80,20 +80,18 @@ def test_the_figures_that_come_out_are_those_of_the_record(run, sent):
     assert (found["completions"], found["texts"]) == (2 * (8 * 3 + 3 * 4 + 5), True)
     own = {name: value for name, value in SETTINGS.items() if name != "test_samples"}
     assert found["overrides"] == own  # without what the profile says, too
-    assert found["facts"]["version_torch"] == record["provenance"]["versions"]["torch"]
 
 
 def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
     record = run.record()
-    hardware = record["provenance"]["hardware"] | {"gpu": "ann's card </b>", "gpu_driver": "/home"}
-    record["provenance"] = record["provenance"] | {"hardware": hardware, "hostname": "ann-laptop"}
-    record["config"] = record["config"] | {"run_name": "/somewhere/run"}
+    hardware = record["provenance"]["hardware"] | {"gpu": "ann's card </b>"}
+    record["provenance"] = record["provenance"] | {"hardware": hardware}
+    record["config"] = record["config"] | {"report_to": "/somewhere/run"}
     monkeypatch.setattr(bundle.Run, "record", lambda run: record)
     monkeypatch.setattr(bundle.Run, "settings", lambda run: record["config"])
     content = export_run(run.path, tmp_path / "run.zip", say=str).read_bytes()
     for name, data in opened(content).items():
         assert b"ann" not in data or name.startswith("completions/"), name
-        assert b"/home" not in data, name
         assert b"/somewhere" not in data, name
     record["config"] = record["config"] | {"attn_implementation": "/somewhere/kernel"}
     with pytest.raises(CasebookError, match="may name a place on somebody's machine"):
@@ -158,10 +156,6 @@ TAMPERED = {
     "a setting that is none": ("config.json", {"learning": 1}, "learning"),
     "fewer rows by the settings": ("config.json", {"test_limit": 4}, "should not have"),
     "no test rows by the settings": ("config.json", {"measure": "validation"}, "never results"),
-    "other weights": ("facts.json", {"model_weights": "0" * 64}, "embedded model here"),
-    "more facts": ("facts.json", {"reward": 1.0}, "says more than"),
-    "a fact of another type": ("facts.json", {"gpu": ["T4"]}, "gpu in facts.json"),
-    "a fact with markup": ("facts.json", {"gpu": "T4](x)<b>"}, "gpu in facts.json"),
 }
 
 
@@ -210,9 +204,9 @@ def test_what_is_encrypted_is_refused(sent):
     [
         ("config.json", b"[" * 100_000, "not valid JSON"),
         ("config.json", b'{"case": 1, "case": 2}', "a key is there twice"),
-        ("facts.json", b'{"train_seconds": 1e999}', "not valid JSON"),
-        ("facts.json", b'\xef\xbb\xbf{"gpu": null}', "not valid JSON"),
-        ("facts.json", b'{"gpu": NaN}', "not valid JSON"),
+        ("config.json", b'{"beta": 1e999}', "not valid JSON"),
+        ("config.json", b'\xef\xbb\xbf{"case": null}', "not valid JSON"),
+        ("config.json", b'{"beta": NaN}', "not valid JSON"),
     ],
 )
 def test_a_file_that_is_not_what_it_should_be_is_refused(name, content, said, sent):
@@ -226,7 +220,7 @@ def test_a_file_that_is_not_what_it_should_be_is_refused(name, content, said, se
     [
         (b"", "no zip"),
         (b"PK\3\4" + b"x" * 100, "not built as a bundle is"),
-        (written([("config.json", b"{}")]), "facts.json is missing"),
+        (written([("record.json", b"{}")]), "config.json is missing"),
     ],
 )
 def test_what_is_no_bundle_is_refused(content, said):
@@ -255,11 +249,10 @@ def test_a_gpu_run_is_checked_on_a_processor_and_needs_its_rows(monkeypatch):
         "after": [[row, decoding, 0, [7, end], right[row]] for row, decoding in jobs],
     }
     files = {"config.json": bundle._json(wanted)}
-    files["facts.json"] = bundle._json({"gpu": "Tesla T4", "end_token": end})
     files |= {f"completions/{when}/test.jsonl": bundle._lines(lines[when]) for when in lines}
     found = check_bundle(bundle._zipped(files))
     assert [found[when]["greedy_accuracy"]["value"] for when in lines] == [0, 1]
-    assert (found["texts"], found["facts"]["gpu"]) == (False, "Tesla T4")
+    assert not found["texts"]
     assert bundle.report(found)[-1] == bundle.UNPROVEN
 
     def missing(*_, **__):

@@ -74,7 +74,7 @@ def policy(vllm):
 
 def test_the_engine_writes_under_the_runs_own_settings(policy):
     model, tokenizer = policy
-    settings = SETTINGS | {"temperature": 0.7, "top_p": 0.9, "top_k": 50, "min_p": 0.1}
+    settings = SETTINGS | {"temperature": 0.7, "top_p": 0.9, "top_k": 50}
     settings |= {"repetition_penalty": 1.2, "max_completion_length": 9}
     decoding = generation.decoding_of(settings)
     asked = [[5, 6, 7], [8, 9]]
@@ -83,7 +83,7 @@ def test_the_engine_writes_under_the_runs_own_settings(policy):
     assert [prompt["prompt_token_ids"] for prompt in prompts] == asked
     one, other = map(vars, parameters)
     ends = generation.end_ids(model, tokenizer)
-    expected = {"max_tokens": 9, "temperature": 0.7, "top_p": 0.9, "top_k": 50, "min_p": 0.1}
+    expected = {"max_tokens": 9, "temperature": 0.7, "top_p": 0.9, "top_k": 50}
     assert expected.items() <= one.items()
     assert (one["repetition_penalty"], one["stop_token_ids"]) == (1.2, ends)
     assert one["seed"] != other["seed"]  # each completion its own

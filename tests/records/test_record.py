@@ -7,7 +7,6 @@ import pytest
 from casebook import CasebookError, paths, records
 from casebook.case import UnknownName
 from casebook.experiments.arms import run_experiments
-from casebook.records import record as module
 from casebook.records import studies
 
 RECORD = {"case": "poker", "profile": "nano", "seed": 0, "provenance": {}}
@@ -66,7 +65,7 @@ def test_completions_keep_their_texts_and_the_same_rows_give_the_same_bytes(tmp_
 
 
 def test_an_experiment_does_not_write_from_a_tree_with_changes(monkeypatch):
-    monkeypatch.setattr(module, "revision", lambda: {"revision": "0" * 40, "dirty": True})
+    monkeypatch.setattr(records, "revision", lambda: {"revision": "0" * 40, "dirty": True})
     with pytest.raises(CasebookError, match="commit them first"):
         run_experiments("poker", "nano")
 

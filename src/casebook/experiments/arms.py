@@ -56,7 +56,11 @@ def run_experiments(
     """
     runs = chosen_runs(case, profile, arms, seeds)
     work = [(case, profile, name, overrides, seed, again) for name, seed, overrides in runs]
-    records.check_clean()
+    if records.revision()["dirty"]:
+        raise CasebookError(
+            "tracked files have changes: commit them first, since a record names the commit that "
+            "it was made from"
+        )
     check_writable(paths.RESULTS / case)
     written = []
     with workers(jobs) as submit:

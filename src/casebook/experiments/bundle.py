@@ -1,7 +1,6 @@
 """A run as one file: what its figures are computed from, and never the figures themselves.
 
     config.json                       the settings of the run
-    facts.json                        hardware, versions, times, hashes: a closed list
     completions/<when>/<name>.jsonl   what was written before and after: [row, decoding, sample,
                                       token ids, text]
 
@@ -10,8 +9,8 @@ own grader against the case's own rows, and computes all figures and intervals. 
 to the disk, and nothing but JSON is read. What cannot be checked is said: nobody can tell that a
 model wrote the completions. So no command takes a bundle's figures over into `results/`.
 
-Nothing private has to be taken out of it either, because no field has room for it: a fact that
-might be a path, or markup, is left out, and such a setting stops the export.
+Nothing private has to be taken out of it either: a setting that might be a path of somebody's
+machine, or markup, stops the export.
 """
 
 import io
@@ -27,7 +26,7 @@ from transformers import AutoTokenizer
 from casebook import settings as schema
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
 from casebook.evaluation import Evaluation, graded
-from casebook.models import base_weights, model_source, weights_hash
+from casebook.models import model_source, weights_hash
 from casebook.paths import plain, replacing
 from casebook.records import figure_text, has_test_figures
 from casebook.training import measure
@@ -44,17 +43,10 @@ UNPROVEN = (
     "this seed was the only one tried."
 )
 
-CONFIG, FACTS_FILE = REQUIRED = ("config.json", "facts.json")
+CONFIG = "config.json"
 # Settings that decide nothing of a figure, and may name somebody's machine.
-UNSENT = ("run_name", "report_to", "disable_tqdm")
-PLAIN_TEXT = re.compile(r"(?![/~]|.*\.\.)[\w .:;,()+/-]{0,100}")  # no path, no markup
-LIBRARIES = ("python", "torch", "transformers", "trl", "peft", "unsloth", "vllm", "bitsandbytes")
-# What is sent besides: plain texts and numbers; any of them may be null.
-FACTS = (
-    *("time", "gpu", "gpu_driver", "cuda", "train_seconds", "measure_seconds", "peak_memory_mb"),
-    *("generator", "model_revision", "model_weights", "adapter", "end_token"),
-    *(f"version_{name}" for name in LIBRARIES),
-)
+UNSENT = ("report_to", "disable_tqdm")
+PLAIN_TEXT = re.compile(r"(?![/~]|.*\.\.)[\w .:,+/-]{0,100}")  # of a setting: no path, no markup
 
 
 class Refused(CasebookError):
@@ -91,8 +83,7 @@ def export_run(
         raise CasebookError(f"the adapter in {run.path} is not the one that was measured")
     settings = {name: v for name, v in record["config"].items() if name not in UNSENT}
     tokenizer = AutoTokenizer.from_pretrained(run.adapter)
-    facts = _facts_of(record) | {"end_token": tokenizer.eos_token_id, "adapter": note.read_text()}
-    files = {CONFIG: _json(settings), FACTS_FILE: _json(facts)}
+    files = {CONFIG: _json(settings)}
     for path in sorted((run.path / "measured").glob("*/*.jsonl")):
         stored = [json.loads(line) for line in path.read_text().splitlines() if line]
         texts = tokenizer.batch_decode([ids for *_, ids, _ in stored], skip_special_tokens=True)
@@ -112,22 +103,6 @@ def export_run(
         part.write_bytes(content)
     say(f"{path}: {len(files)} files, {len(content) / MEBIBYTE:.1f} MiB")
     return path
-
-
-def _facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says of `FACTS`; what is not as they want it is left out."""
-    provenance = record["provenance"]
-    known = {**record, **provenance, **provenance["hardware"], **provenance["model"]}
-    known |= {f"model_{name}": value for name, value in provenance["model"].items()}
-    known |= {f"version_{name}": value for name, value in provenance["versions"].items()}
-    return {name: known.get(name) for name in FACTS if _is_fact(known.get(name))}
-
-
-def _is_fact(value: Any) -> bool:
-    """Whether a value is one of `FACTS`: a plain text, a number, or nothing."""
-    if isinstance(value, str):
-        return PLAIN_TEXT.fullmatch(value) is not None
-    return value is None or (type(value) in (int, float) and 0 <= value < 1e12)
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
@@ -157,7 +132,7 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
         bundle: the file, or its bytes.
 
     Returns:
-        `case`, `profile`, `seed`, `overrides` (settings that are not the profile's), `facts`,
+        `case`, `profile`, `seed`, `overrides` (settings that are not the profile's),
         `completions` (how many), `texts` (whether they were compared with their token ids),
         `before` and `after` (figures as a record has them).
 
@@ -185,18 +160,10 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
 def _checked(content: bytes) -> dict[str, Any]:
     files = _unpacked(content)
     config, overrides = _configured(_parsed(CONFIG, files[CONFIG]))
-    facts = _parsed(FACTS_FILE, files[FACTS_FILE])
-    if not isinstance(facts, dict) or not set(facts) <= set(FACTS):
-        raise Refused(f"{FACTS_FILE} says more than {', '.join(FACTS)}")
-    for name, value in facts.items():
-        if not _is_fact(value):
-            raise Refused(f"{name} in {FACTS_FILE} is not built as it should be")
     embedded = PROFILES[config.profile].embedded
-    if embedded and facts.get("model_weights") != base_weights(config.settings):
-        raise Refused("the base model's weights are not those of the embedded model here")
     plans = measure.plans(config)
     wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
-    if odd := sorted(wanted ^ (set(files) - set(REQUIRED))):
+    if odd := sorted(wanted ^ (set(files) - {CONFIG})):
         verb = "is missing from" if odd[0] in wanted else "does not belong into"
         raise Refused(f"{odd[0][:120]!r} {verb} a bundle of such settings")
     written = {name: _parsed_lines(name, files[name]) for name in sorted(wanted)}
@@ -205,7 +172,7 @@ def _checked(content: bytes) -> dict[str, Any]:
     longest = config.max_completion_length
     every = [ids for lines in written.values() for *_, ids, _ in lines]
     # A model may declare further ends than its tokenizer's: nothing else ends a completion early.
-    ends = {ids[-1] for ids in every if 0 < len(ids) < longest} | {facts.get("end_token")}
+    ends = {ids[-1] for ids in every if 0 < len(ids) < longest}
     if embedded:
         _check_texts(config, written)
     found: dict[str, dict[str, Evaluation]] = {"before": {}, "after": {}}
@@ -215,7 +182,7 @@ def _checked(content: bytes) -> dict[str, Any]:
     figures = {when: measure.figures_of(config, of_files) for when, of_files in found.items()}
     return {
         **{name: config.settings[name] for name in ("case", "profile", "seed")},
-        **{"overrides": overrides, "facts": facts, "completions": len(every), "texts": embedded},
+        **{"overrides": overrides, "completions": len(every), "texts": embedded},
         **plain(figures),
     }
 
@@ -340,8 +307,8 @@ def _unpacked(content: bytes) -> dict[str, bytes]:
         files = {one.orig_filename: archive.read(one) for one in entries}  # not cut at a NUL
         if len(files) < len(entries):
             raise Refused("the bundle has a file twice")
-        if missing := sorted(set(REQUIRED) - set(files)):
-            raise Refused(f"{missing[0]} is missing from the bundle")
+        if CONFIG not in files:
+            raise Refused(f"{CONFIG} is missing from the bundle")
         return files
 
 

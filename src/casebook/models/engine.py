@@ -86,7 +86,6 @@ def complete(
     temperature: float | None,
     top_p: float,
     top_k: int,
-    min_p: float | None,
     **fields: Any,
 ) -> list[list[int]]:
     """Token ids of one completion of each prompt (token ids), written by the model's engine.
@@ -100,7 +99,7 @@ def complete(
     fields |= {"temperature": float(temperature or 0), "detokenize": False}
     if temperature is not None:
         # -1 is what vLLM calls "all of them"
-        fields |= {"top_p": top_p, "min_p": min_p or 0.0, "top_k": top_k or -1}
+        fields |= {"top_p": top_p, "top_k": top_k or -1}
     seeds = [{}] * len(prompts)
     if temperature is not None and keys is not None:
         states = (np.random.SeedSequence(list(key)).generate_state(1) for key in keys)

@@ -20,7 +20,6 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
-    MinPLogitsWarper,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -75,7 +74,6 @@ def decoding_of(settings: Mapping[str, Any], greedy: bool = False) -> dict[str, 
     return sampled | {
         "max_new_tokens": settings["max_completion_length"],
         "repetition_penalty": settings.get("repetition_penalty") or 1.0,
-        "min_p": settings.get("min_p"),  # greedy decoding does not look at it
         "prompts_once": settings.get("prompts_once", False),
     }
 
@@ -89,7 +87,6 @@ def generate(
     top_p: float = 1.0,
     top_k: int = 0,
     constraint: Constraint | None = None,
-    min_p: float | None = None,
     repetition_penalty: float = 1.0,
     keys: Sequence[Sequence[int]] | None = None,
     prompts_once: bool = False,
@@ -115,7 +112,7 @@ def generate(
     if engine.of(model) and constraint is None:
         fields = {"max_tokens": max_new_tokens, "repetition_penalty": repetition_penalty}
         fields["stop_token_ids"] = ends
-        written = engine.complete(model, asked, keys, temperature, top_p, top_k, min_p, **fields)
+        written = engine.complete(model, asked, keys, temperature, top_p, top_k, **fields)
         pairs = zip(asked, written, strict=True)
         return [completed(tokenizer, prompt, ids, ends) for prompt, ids in pairs]
     # Padded with a token of its own: a penalty on repetition counts what stands there, and where
@@ -124,14 +121,13 @@ def generate(
     attention = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in asked])
     processors, sampling = LogitsProcessorList(), {"do_sample": False}
     if temperature is not None and keys is None:
-        sampling = {"do_sample": True, "temperature": float(temperature), "top_p": top_p}
-        sampling |= {"top_k": top_k, "min_p": min_p}
+        sampling = {"do_sample": True, "temperature": float(temperature)}
+        sampling |= {"top_p": top_p, "top_k": top_k}
     elif temperature is not None:
         draws = [np.random.default_rng(list(key)).random(max_new_tokens) for key in keys]
         warpers = [TemperatureLogitsWarper(float(temperature))]
         warpers += [TopKLogitsWarper(top_k)] if top_k else []
         warpers += [TopPLogitsWarper(top_p)] if top_p < 1.0 else []
-        warpers += [MinPLogitsWarper(min_p)] if min_p else []
         processors.append(_Draw(torch.tensor(np.stack(draws)).to(model.device), width, warpers))
     config = GenerationConfig(
         **sampling,

@@ -30,7 +30,6 @@ from casebook.records.figures import (
 )
 from casebook.records.record import (
     arms_with_completions,
-    check_clean,
     committed,
     committed_completions,
     completions_file,

@@ -303,9 +303,8 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     ways = comparison.get("gains_less_than", ())
     gains = [figures_at(case, where, runs, profile) for where in ways]
     judged = [_outcome(comparison, left, right, gains) for right in rights.values()]
-    outcome, difference, equivalent = min(
-        judged, key=lambda one: (FAILED, OPEN, PARTLY, HELD).index(one[0])
-    )
+    order = (FAILED, OPEN, PARTLY, HELD).index
+    outcome, difference, equivalent = min(judged, key=lambda one: order(one[0]))
     unit = comparison.get("unit", "")
     seeds = {seed for figures in rights.values() for seed in figures} - {studies.SEED}
     counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""

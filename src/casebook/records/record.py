@@ -39,15 +39,6 @@ PACKAGES = (
 # Committed records
 
 
-def check_clean() -> None:
-    """Raise a `CasebookError` where tracked files have changes: a record names its commit."""
-    if revision()["dirty"]:
-        raise CasebookError(
-            "tracked files have changes: commit them first, since a record names the commit that "
-            "it was made from"
-        )
-
-
 def committed(case: str, profile: str, arm: str | None = None) -> list[dict[str, Any]]:
     """The committed records of a case and profile, or of one arm, by arm and seed.
 
@@ -71,23 +62,20 @@ def recorded(
     Raises:
         CasebookError: an unknown name, or there is no such record.
     """
-    cases, arms = list(cases), list(arms)
+    cases, arms, found = list(cases), list(arms), {}
+    check_name("profile", profile, PROFILES)
     for case in cases:
         check_name("case", case, known_cases())
-    check_name("profile", profile, PROFILES)
-    folders = [paths.RESULTS / case / profile for case in cases]
-    found = sorted({path.parent for folder in folders for path in folder.glob("*/seed*.json")})
+        for file in (paths.RESULTS / case / profile).glob("*/seed*.json"):
+            found.setdefault((case, file.parent.name), {})[int(file.stem[4:])] = file
     for arm in arms:
-        check_name(f"recorded arm of {', '.join(cases)}", arm, sorted({f.name for f in found}))
-    chosen = [folder for folder in found if not arms or folder.name in arms]
+        check_name(f"recorded arm of {', '.join(cases)}", arm, sorted({arm for _, arm in found}))
+    chosen = {name: files for name, files in sorted(found.items()) if name[1] in (arms or name)}
     if not chosen:
         raise CasebookError(f"there is no record of {', '.join(cases)} with profile {profile!r}")
-    if seed is None:
-        return [min(f.glob("seed*.json"), key=lambda path: int(path.stem[4:])) for f in chosen]
-    for folder in chosen:
-        if not (folder / f"seed{seed}.json").exists():
-            raise CasebookError(f"{folder.parents[1].name}/{folder.name} has no record of {seed=}")
-    return [folder / f"seed{seed}.json" for folder in chosen]
+    if lacking := [name for name, files in chosen.items() if seed not in (None, *files)]:
+        raise CasebookError(f"{'/'.join(lacking[0])} has no record of {seed=}")
+    return [files[min(files) if seed is None else seed] for files in chosen.values()]
 
 
 def committed_completions(

@@ -124,7 +124,6 @@ def _tracked(run: Run, config: Config) -> Iterator[None]:
     with began_before or wandb.init(
         project=os.environ.get("WANDB_PROJECT", "rlvr-casebook"),
         dir=os.environ.get("WANDB_DIR", run.path),
-        name=config.run_name,
         mode=mode,
     ):
         yield

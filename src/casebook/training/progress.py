@@ -1,7 +1,7 @@
 """How far a training is: one line that renews itself, with reward and the time that is left.
 
 In a notebook the line ends without times, so that a committed notebook does not change with the
-weather. In a log file it is a line a tenth of the way apart.
+weather. In a terminal or a log file it is a line after each tenth of the way, or each minute.
 """
 
 import sys
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
-SECONDS_BETWEEN = 10.0  # two lines of a log about one measurement
+MINUTE, SECONDS_BETWEEN = 60.0, 10.0  # between two lines about steps, and about a measurement
 
 
 class Progress:
@@ -18,23 +18,16 @@ class Progress:
 
     def __init__(self, title: str, quiet: bool = False):
         self.title, self.quiet, self.held_out, self.last = title, quiet, "", title
-        self.renew = self.status = None
+        self.renew, self.said = None, 0.0
 
     def start(self, step: int, steps: int) -> None:
         """Begin at `step` (not 0 after a resumption) of `steps`."""
         self.first, self.steps, self.started = step, steps, time.perf_counter()
-        console = Console(stderr=True)
-        if self.quiet:
-            return
-        if console.is_jupyter:
+        if Console().is_jupyter and not self.quiet:
             from IPython.display import Pretty, display
 
             output = display(Pretty(f"{self.title}: starting"), display_id=True)
             self.renew = lambda line: output.update(Pretty(line))
-        elif sys.stderr.isatty():
-            self.status = console.status(f"{self.title}: starting")
-            self.status.start()
-            self.renew = self.status.update
 
     def update(self, step: int, logs: Mapping[str, float]) -> None:
         """Show how a step went."""
@@ -45,9 +38,10 @@ class Progress:
         per_step = (time.perf_counter() - self.started) / max(step - self.first, 1)
         left = per_step * (self.steps - step)
         self.last = line = f"{self.title}: step {step}/{self.steps}, {figures}{self.held_out}"
+        due = step % max(self.steps // 10, 1) == 0 or step == self.steps
         if self.renew:
             self.renew(f"{line}, {left // 60:.0f}:{left % 60:02.0f} left")
-        elif step % max(self.steps // 10, 1) == 0 or step == self.steps:
+        elif due or time.perf_counter() - self.said > MINUTE:
             self.say(f"{line}, {left:.0f} s left")
 
     def note(self, step: int, figures: Mapping[str, float]) -> None:
@@ -57,30 +51,23 @@ class Progress:
 
     def measuring(self, what: str) -> Callable[[int, int], None]:
         """Shows the completions done and to do of a measurement."""
-        said = 0.0
 
         def show(done: int, to_do: int) -> None:
-            nonlocal said
             line = f"{self.title}: measuring {what}, {done} of {to_do} completions"
             if self.renew:
                 self.renew(line)
-            elif time.perf_counter() - said > SECONDS_BETWEEN:
-                said = time.perf_counter()
+            elif time.perf_counter() - self.said > SECONDS_BETWEEN:
                 self.say(line)
 
         return show
 
     def say(self, line: str) -> None:
         """Print a line beside the progress: nowhere in a notebook, whose output stays short."""
-        if self.status:
-            self.status.console.print(line)
-        elif not (self.renew or self.quiet):
+        if not (self.renew or self.quiet):
+            self.said = time.perf_counter()
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """End the display: the line of the last step stays."""
-        if self.status:
-            self.status.stop()
-            self.say(self.last)
-        elif self.renew:
+        if self.renew:
             self.renew(self.last)
