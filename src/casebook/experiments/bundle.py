@@ -149,7 +149,7 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
         except OSError as error:
             raise CasebookError(f"{bundle} cannot be read: {error.strerror or error}") from None
     try:
-        return _checked(bundle)
+        return _checked(_unpacked(bundle))
     except CasebookError:
         raise
     except Exception as error:  # of libraries, on bytes and values that no list foresees
@@ -157,18 +157,21 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
         raise Refused(f"the file is not built as a bundle is: {said[:200]}") from error
 
 
-def _checked(content: bytes) -> dict[str, Any]:
-    files = _unpacked(content)
-    config, overrides = _configured(_parsed(CONFIG, files[CONFIG]))
+def _checked(files: Mapping[str, bytes]) -> dict[str, Any]:
+    config, overrides = _configured(json.loads(files[CONFIG]))
     embedded = PROFILES[config.profile].embedded
     plans = measure.plans(config)
     wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
     if odd := sorted(wanted ^ (set(files) - {CONFIG})):
         verb = "is missing from" if odd[0] in wanted else "does not belong into"
         raise Refused(f"{odd[0][:120]!r} {verb} a bundle of such settings")
-    written = {name: _parsed_lines(name, files[name]) for name in sorted(wanted)}
+    written = {n: [json.loads(x) for x in files[n].splitlines()] for n in sorted(wanted)}
     for name, lines in written.items():
-        _check_lines(name, lines)
+        for row, decoding, sample, ids, text in lines:
+            kinds = [type(value) for value in (row, decoding, sample, ids, text)]
+            tokens = [type(token) is int and 0 <= token < 2**31 for token in ids]
+            if kinds != [int, str, int, list, str] or not all(tokens):
+                raise Refused(f"a line of {name} is not [row, decoding, sample, token ids, text]")
     longest = config.max_completion_length
     every = [ids for lines in written.values() for *_, ids, _ in lines]
     # A model may declare further ends than its tokenizer's: nothing else ends a completion early.
@@ -226,16 +229,6 @@ def _check_plain(value: Any) -> None:
 
 
 # Completions
-
-
-def _check_lines(name: str, lines: Sequence[Any]) -> None:
-    """Refuse lines that are not `[row, decoding, sample, token ids, text]`."""
-    for number, line in enumerate(lines, 1):
-        kinds = [type(value) for value in line] if isinstance(line, list) else []
-        if kinds != [int, str, int, list, str]:
-            raise Refused(f"line {number} of {name} is no completion")
-        if not all(type(token) is int and 0 <= token < 2**31 for token in line[3]):
-            raise Refused(f"line {number} of {name} has ids that are no token ids")
 
 
 def _graded(
@@ -310,29 +303,6 @@ def _unpacked(content: bytes) -> dict[str, bytes]:
         if CONFIG not in files:
             raise Refused(f"{CONFIG} is missing from the bundle")
         return files
-
-
-def _parsed(name: str, content: bytes) -> Any:
-    """A value of JSON, in UTF-8, with each key once and numbers that are some."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) != len(pairs):
-            raise ValueError("a key is there twice")
-        return dict(pairs)
-
-    try:
-        value = json.loads(content.decode("utf-8"), object_pairs_hook=once)
-        # Neither half characters nor 1e999 or NaN can be written again.
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Refused(f"{name} is not valid JSON: {said[:120]}") from None
-    return value
-
-
-def _parsed_lines(name: str, content: bytes) -> list[Any]:
-    lines = content.removesuffix(b"\n").split(b"\n") if content else []
-    return [_parsed(f"line {number} of {name}", line) for number, line in enumerate(lines, 1)]
 
 
 def report(found: Mapping[str, Any]) -> list[str]:
