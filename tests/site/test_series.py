@@ -67,10 +67,10 @@ def test_a_failure_skips_the_rest_of_its_case_and_nothing_else(checkout):
     assert sorted(done) == [r.name for r in results]
     assert (checkout / "reports/failed/11_alpha_rewards.ipynb").exists()
     shown = "\n".join(lines)
-    assert "    raise ValueError('wheel')\n" in shown
+    assert "raise ValueError('wheel')\n" in shown
     assert "Traceback" in shown
     error = series.read_status()["11_alpha_rewards"]["error"]
-    assert error == "cell 4 of 5: ValueError: wheel"
+    assert error == "ValueError: wheel"
 
 
 def test_a_file_that_a_parameter_names_is_found_from_the_kernels_folder(
@@ -88,7 +88,7 @@ def test_a_kernel_that_dies_is_a_failure_like_another(checkout):
     write_notebook(checkout, "10_alpha_oracle", "import os\nos._exit(3)")
     (result,) = series.execute()
     assert result.status == "failed"
-    assert result.error.startswith("cell 3 of 3: ")
+    assert "died" in result.error.lower()
 
 
 @pytest.mark.slow

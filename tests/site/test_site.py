@@ -111,7 +111,7 @@ def test_a_transcript_page_holds_every_completion_of_a_case_as_text(reports):
     assert data["length"] == 16
     assert columns["step"][:8] == [1] * 4 + [10] * 4
     assert texts[columns["completion"][0]] == "<answer>0</answer></script><b>"
-    assert columns["extracted"][1] is None
+    assert columns["extracted"][1] == -1  # nothing was read
     assert columns["advantage"][:2] == [1.5, None]
     # Neither names of runs nor completions can become markup.
     assert text.count("</script>") == 2

@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -172,10 +171,10 @@ class _Series:
         elif self.stopped:
             result.status, result.error = STOPPED, "stopped by the user"
         else:
-            result.status = FAILED
-            result.error, trace = _failure(partial, said)
+            said = re.sub(r"\x1b\[[0-9;]*m", "", said).strip() or "papermill said nothing"
+            result.status, result.error = FAILED, said.splitlines()[-1]
             self.log(
-                f"{result.name}: failed after {result.seconds:.0f} s: {result.error}\n{trace}\n"
+                f"{said}\n{result.name}: failed after {result.seconds:.0f} s: {result.error}\n"
                 f"The notebook up to there: {partial}"
             )
         if self.in_place and result.status == DONE:
@@ -213,24 +212,3 @@ class _Series:
         with self.lock:
             self.status[result.name] = asdict(result)
             paths.write_json(paths.REPORTS / "execution.json", self.status)
-
-
-def _failure(copy: Path, said: str) -> tuple[str, str]:
-    """Where and why a notebook stopped, in one line; and the cell's source with the traceback.
-
-    What papermill `said` is all there is where it or a kernel died.
-    """
-    last = (said.strip() or "papermill said nothing").splitlines()[-1]
-    cells = nbformat.read(copy, as_version=4).cells if copy.exists() else []
-    # A reader of the source counts its code cells, without the one that papermill injected.
-    cells = [cell for cell in cells if cell.cell_type == "code"]
-    cells = [cell for cell in cells if "injected-parameters" not in cell.metadata.get("tags", [])]
-    begun = [n for n, c in enumerate(cells) if c.metadata.get("papermill", {}).get("start_time")]
-    if not begun:
-        return last, said
-    cell = cells[begun[-1]]
-    for error in (output for output in cell.outputs if output.output_type == "error"):
-        last = f"{error.ename}: {error.evalue}".rstrip(": ")
-        said = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
-    source = textwrap.indent(cell.source, "    ")
-    return f"cell {begun[-1] + 1} of {len(cells)}: {last}", f"\n{source}\n\n{said}"

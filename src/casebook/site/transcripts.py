@@ -72,25 +72,21 @@ def _thinned(rows):
 
 def _columns(rows) -> dict[str, Any]:
     """The rows as columns for the page's script, each distinct text written once."""
-    texts: dict[str, int] = {}
+    import pandas as pd
+
     coded = ["run", "prompt", "answer", "completion", "extracted"]
     rewards = [name for name in rows.columns if name.startswith("reward/")]
     numbers = ["step", "tokens", "advantage", "reward", *rewards]
-    flags = ["truncated", "well_formed", "correct", "strict"]
-    rows = rows.astype(object).where(rows.notna(), None)
-
-    def code(value: Any) -> int | None:
-        return None if value is None else texts.setdefault(str(value), len(texts))
-
-    columns = {name: [code(value) for value in rows[name]] for name in coded}
-    columns |= {name: paths.plain(rows[name].astype(float).round(6)) for name in numbers}
-    columns |= {name: rows[name].astype(bool).tolist() for name in flags}
+    codes, texts = pd.factorize(rows[coded].astype("string").to_numpy().ravel())  # -1: no text
+    columns = dict(zip(coded, codes.reshape(-1, len(coded)).T, strict=True))
+    columns |= rows[numbers].astype(float).round(6).to_dict("list")
+    columns |= rows[["truncated", "well_formed", "correct", "strict"]].eq(True).to_dict("list")
     return {
         "length": len(rows),
         "coded": coded,
         "rewards": [name.removeprefix("reward/") for name in rewards],
         "runs": list(dict.fromkeys(rows["run"])),
         "answers": sorted({str(answer) for answer in rows["answer"]}),
-        "columns": columns,
+        "columns": paths.plain(columns),
         "texts": list(texts),
     }

@@ -1,5 +1,6 @@
 // Filters and pages through the completions of a case. The rows arrive as columns:
-// `texts` holds each distinct string once, and the columns named in `coded` point into it.
+// `texts` holds each distinct string once, and the columns named in `coded` point into it; -1
+// points at none.
 const data = JSON.parse(document.getElementById("data").textContent);
 const {texts, coded, columns, rewards} = data;
 const PAGE = 20;
