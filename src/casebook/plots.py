@@ -386,31 +386,22 @@ def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 
 
 def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
-    ax.set_title("Groups without gradient (all rewards equal)")
+    ax.set_title("Groups without gradient; completions cut off")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ends = [("all right", "all right", COLORS["well formed"])]
     ends += [("all wrong", "all wrong", COLORS["correct"])]
-    _curves(ax, metrics, [("frac_reward_zero_std", "", COLORS["policy"]), *ends], "groups")
+    ends += [("completions/clipped_ratio", "cut off", COLORS["planted"])]
+    curves = [("frac_reward_zero_std", "no gradient", COLORS["policy"]), *ends]
+    _curves(ax, metrics, curves, "groups")
     ax.set_ylim(0, 1.02)
 
 
 def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
-    ax.set_title("Completion length and truncation")
-    of_each = [("tokens, right", "", COLORS["well formed"])]
-    of_each += [("tokens, wrong", "", COLORS["planted"])]
-    if "tokens, right" in metrics:
-        ax.set_title("Completion length (right: green, wrong: orange) and truncation")
-    _curves(ax, metrics, [("completions/mean_length", "", COLORS["policy"]), *of_each], "lengths")
+    ax.set_title("Completion length (mean tokens)")
+    curves = [("completions/mean_length", "all", COLORS["policy"])]
+    curves += [("tokens, right", "right", COLORS["well formed"])]
+    _curves(ax, metrics, [*curves, ("tokens, wrong", "wrong", COLORS["correct"])], "lengths")
     ax.set_ylim(0, None)
-    ax.set_ylabel("mean tokens", color=COLORS["policy"])
-    if "completions/clipped_ratio" in metrics:
-        right = ax.twinx()
-        color = COLORS["correct"]
-        _curves(right, metrics, [("completions/clipped_ratio", "", color)], "truncation")
-        right.set_ylim(0, 1.02)
-        right.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        right.set_ylabel("cut at the limit", color=color)
-        right.grid(False)
 
 
 def _kl_panel(ax: Axes, metrics: pd.DataFrame, validation: pd.DataFrame | None) -> None:
