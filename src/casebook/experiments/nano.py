@@ -39,40 +39,7 @@ STEPS = 2_000  # of a first build; later ones take as many as the shipped one di
 LEARNING_RATE = 2e-3
 VOCABULARY_SAMPLE = 4_000  # demonstrations read for the vocabulary
 CARD_SAMPLES = 4  # completions of each validation row behind the card's figures
-CARD = """\
-# Embedded base model: {title}
-
-A Llama of {parameters} parameters in float32 with a vocabulary of {tokens} tokens, which
-`AutoModelForCausalLM` and `AutoTokenizer` load. It stands in for a base model from a hub, so that
-GRPO can be learned offline on a laptop: it half-knows the task, half-knows the format, and rambles.
-
-    casebook nano build {case} --steps {steps} --seed {seed}{options}
-
-makes it again: {steps} steps of 64 demonstrations, on rows of the training pool only{beginning}.
-
-## What was planted
-
-The corpus mixes skills and faults in these shares, prompt by prompt. They are ours, not findings:
-what a training does with them is the finding. On the right, how often the finished model shows each
-when sampled at temperature 1; {other} of its completions to the main prompt show none of them.
-
-| prompt | skill or fault | what it does | planted | seen |
-| --- | --- | --- | --- | --- |
-{planted}
-
-## How it behaves before any reward
-
-On {n} validation rows, {samples} samples each, with 95 % intervals over rows:
-
-| | {prompts} |
-| --- | {lines} |
-{rows}
-
-## What it is not
-
-It knows nothing but this task in this form. That a reward lifts it shows how GRPO works, not what a
-language model that was never taught the skill would do.
-{caution}"""
+CARD = Path(__file__).with_name("card.md")  # what `write_card` fills in
 
 
 def folder(case: str) -> Path:
@@ -197,7 +164,9 @@ def write_card(case: str, output: Path) -> Path:
         )
     )
     (output / "README.md").write_text(
-        CARD.format(
+        CARD.read_text("utf-8")
+        .removesuffix("\n")
+        .format(
             title=case.title,
             caution=f"\n{case.caution}\n" if case.caution else "",
             parameters=f"{model.num_parameters():,}",
