@@ -214,16 +214,15 @@ def provenance() -> dict[str, Any]:
     >>> sorted(provenance())
     ['git', 'hardware', 'machine', 'threads', 'time', 'versions']
     """
+    asked = "--query-gpu=name,memory.total,driver_version"
+    gpus = _output("nvidia-smi", asked, "--format=csv,noheader")
     return {
         "versions": {"python": platform.python_version(), **_versions()},
         "hardware": {
             "cpu": _cpuinfo().get("model name") or platform.machine(),
             "cores": os.cpu_count(),
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-            "gpu": _gpu("name"),
-            "gpu_memory": _gpu("memory.total"),
-            "gpu_driver": _gpu("driver_version"),
-            "cuda": _cuda(),
+            "gpu": gpus and gpus.replace("\n", "; "),  # name, memory, driver
         },
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "machine": machine(),
@@ -273,21 +272,6 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[name.removeprefix("rlvr-").replace("-", "_")] = version(name)
     return found
-
-
-def _cuda() -> str | None:
-    """The CUDA that torch was built for, as `13.0`; `None` of a CPU build, or without torch."""
-    with contextlib.suppress(ImportError, OSError):
-        import torch
-
-        return torch.version.cuda
-    return None
-
-
-def _gpu(field: str) -> str | None:
-    """What nvidia-smi says of each GPU, in one line."""
-    said = _output("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
-    return "; ".join(said.splitlines()) if said else None
 
 
 def _output(*command: str) -> str | None:
