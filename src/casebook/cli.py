@@ -218,12 +218,9 @@ def evaluate(
     choose_backend(profile or card.get("profile") or "nano")
     from casebook.evaluation import evaluate_to_record
     from casebook.records import provenance
+    from casebook.training.progress import Progress
 
-    def advance(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            end = "\n" if done == total else ""
-            print(f"\r{done} of {total} completions", end=end, file=sys.stderr, flush=True)
-
+    advance = Progress(case).measuring(split)
     record = evaluate_to_record(
         case, model, profile, split, limit, samples, seed, variant, progress=advance
     )
