@@ -114,7 +114,7 @@ def dashboard(
     findings: Sequence[Any] | None = None,
     completions: pd.DataFrame | None = None,
 ) -> Figure:
-    """A training in four panels: rewards, groups without gradient, length, KL and entropy.
+    """A training in four panels: rewards, silent groups, length, KL and entropy.
 
     Thin lines are the logged steps, thick ones their moving average. A panel whose columns are
     missing says so. Where the loss has no KL term (beta = 0), the distance from the base measured
@@ -145,7 +145,7 @@ def dashboard(
         ax.set_xlabel("optimiser step")
     if findings is not None:
         lines = [textwrap.fill(f"! {f.message} {f.advice}", 125) for f in findings]
-        said = "\n".join(lines) or "No detector has anything to say."
+        said = "\n".join(lines) or "No detector found a fault."
         color = "#b3471d" if lines else "#777777"
         drawn.supxlabel(said, x=0.012, ha="left", fontsize=8, color=color)
     return drawn
@@ -386,22 +386,22 @@ def _rewards_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 
 
 def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
-    ax.set_title("Groups without gradient; completions cut off")
+    ax.set_title("Silent groups; completions cut at the limit")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ends = [("all right", "all right", COLORS["well formed"])]
-    ends += [("all wrong", "all wrong", COLORS["correct"])]
-    ends += [("completions/clipped_ratio", "cut off", COLORS["planted"])]
-    curves = [("frac_reward_zero_std", "no gradient", COLORS["policy"]), *ends]
-    _curves(ax, metrics, curves, "groups")
+    shares = [("frac_reward_zero_std", "silent", COLORS["policy"])]
+    shares += [("all right", "all right", COLORS["well formed"])]
+    shares += [("all wrong", "all wrong", COLORS["correct"])]
+    shares += [("completions/clipped_ratio", "cut", COLORS["planted"])]
     ax.set_ylim(0, 1.02)
+    _curves(ax, metrics, shares, "groups")
 
 
 def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Completion length (mean tokens)")
     curves = [("completions/mean_length", "all", COLORS["policy"])]
     curves += [("tokens, right", "right", COLORS["well formed"])]
-    _curves(ax, metrics, [*curves, ("tokens, wrong", "wrong", COLORS["correct"])], "lengths")
-    ax.set_ylim(0, None)
+    curves += [("tokens, wrong", "wrong", COLORS["planted"])]
+    _curves(ax, metrics, curves, "lengths", bottom=0)
 
 
 def _kl_panel(ax: Axes, metrics: pd.DataFrame, validation: pd.DataFrame | None) -> None:
@@ -425,6 +425,7 @@ def _curves(
     curves: Sequence[tuple[str, str, str]],
     what: str,
     ends: Sequence[tuple[float, str, str]] = (),
+    bottom: float | None = None,
 ) -> None:
     """Draw (column, label, colour) as thin raw and thick averaged lines, labelled at the end."""
     ends, drawn = list(ends), bool(ends)
@@ -441,6 +442,7 @@ def _curves(
     if not drawn:
         ax.text(0.5, 0.5, f"no {what} logged", transform=ax.transAxes, ha="center", color="#777777")
         ax.set_yticks([])
+    ax.set_ylim(bottom=bottom)  # before the labels, which are moved apart on this scale
     _label_ends(ax, ends)
 
 
