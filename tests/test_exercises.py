@@ -140,7 +140,6 @@ def moved(low, high, seeds, rises):
         ("11-a", regular_expression, "'two thoughts'"),
         ("11-b", lambda r, w: advantages(w[:, None] * r), "it cancels"),
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
-        ("12-b", lambda p, h: round(1.96**2 * p * (1 - p) / h**2), "expected 385"),
         ("13-a", lambda p, silent: 2, "expected 5"),
         ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
         ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),

@@ -126,18 +126,6 @@ def _constant(best_constant: Attempt) -> None:
             raise Wrong(f"{what}: always {label!r} gave {show(value)}, expected {most:.4f}")
 
 
-@exercise("12-b")
-def _prompts(prompts_needed: Attempt) -> None:
-    """How many prompts make a 95 % interval as narrow as asked."""
-    for share, half_width, expected in (
-        (0.5, 0.05, 385),
-        (0.25, 0.06, 201),
-        (0.25, 0.03, 801),
-        (0.9, 0.01, 3458),
-    ):
-        prompts_needed.expect(expected, share, half_width)
-
-
 @exercise("13-a")
 def _group_size(group_size: Attempt) -> None:
     """The smallest group that is seldom without gradient."""
