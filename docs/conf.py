@@ -22,6 +22,7 @@ version = release = __version__
 extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
 root_doc = "index"
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions += ["tasklist"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
 nb_execution_mode = "off"  # papermill is the one executor
@@ -93,12 +94,13 @@ def keep_pictures_inside(app):
 
 
 def find_notebooks(app, name, source):
-    """Plain pages link to `../notebooks/`; here a notebook lies beside them, or has no page."""
+    """Plain pages link to `../notebooks/` and `../figures/`; here all lies beside them."""
 
     def mend(link):
         here = Path(app.srcdir, link[2]).exists()
         return f"[{link[1]}]({link[2]})" if here else link[1]
 
+    source[0] = source[0].replace("](../figures/", "](")
     source[0] = re.sub(r"\[(\d\d)\]\(\.\./notebooks/(\w+\.ipynb)\)", mend, source[0])
 
 

@@ -124,12 +124,6 @@ def unknown(words, texts):
     return np.mean([pair not in known for pair in pairwise(words)])
 
 
-def moved(low, high, seeds, rises):
-    if seeds < 3 or low <= 0 <= high:
-        return "inconclusive"
-    return "mechanism seen" if (low > 0) == rises else "mechanism not seen"
-
-
 @pytest.mark.parametrize(
     ("name", "attempt", "says"),
     [
@@ -160,7 +154,6 @@ def moved(low, high, seeds, rises):
             lambda w, texts: unknown(w, [" ".join(map(" ".join, texts)).split()]),
             "and the start of the next",
         ),
-        ("90-a", moved, "within the margin"),
     ],
 )
 def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):

@@ -207,21 +207,3 @@ def _gradient(has_gradient: Attempt) -> None:
         (1.5, 0.0, 0.2, 0.2, False, "nothing to gain or to lose"),
     ):
         has_gradient.expect(expected, ratio, advantage, low, high, note=note)
-
-
-@exercise("90-a")
-def _verdict(verdict: Attempt) -> None:
-    """What the interval of a difference allows to say."""
-    seen, not_seen, open_ = "mechanism seen", "mechanism not seen", "inconclusive"
-    for low, high, seeds, rises, expected, note in (
-        (0.20, 0.40, 5, True, seen, "the interval lies above 0"),
-        (0.01, 0.02, 5, True, seen, "small, and above 0 all the same"),
-        (-0.40, -0.20, 5, False, seen, "it was to fall"),
-        (-0.40, -0.20, 5, True, not_seen, "it falls, and was to rise"),
-        (0.20, 0.40, 5, False, not_seen, "it rises, and was to fall"),
-        (-0.02, 0.03, 5, True, "equivalent", "within the margin: nothing changes"),
-        (-0.05, 0.05, 5, False, "equivalent", "within the margin, its ends included"),
-        (-0.02, 0.20, 5, True, open_, "0 is inside, and the margin is not kept"),
-        (0.20, 0.40, 2, True, open_, "two seeds are too few"),
-    ):
-        verdict.expect(expected, low, high, seeds, rises, note=note)

@@ -311,7 +311,7 @@ def test_without_records_a_claim_was_not_run(load, write_arm):
     assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
     assert claim["command"] == "casebook experiments poker --profile smol"
     assert records.tally(["poker"]) == {"poker": {("none", "not run here"): 1}}
-    assert "<summary>1 not run here</summary>" in records.verdict_tables([claim])
+    assert "not run here: 1)</summary>" in records.verdict_tables([claim])
 
 
 def test_profiles_are_not_mixed_and_a_real_model_is_named(load, write_arm):

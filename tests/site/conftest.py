@@ -106,8 +106,9 @@ def _series(folder: Path) -> None:
     for stem, title in (titles | {"11_poker_rewards": "Can it be fooled?"}).items():
         nbformat.write(_notebook(title, _picture(folder)), paths.NOTEBOOKS / f"{stem}.ipynb")
     (paths.ROOT / "figures").mkdir()
-    picture = paths.ROOT / "figures" / "00_start_here__reported.png"
-    picture.write_bytes(base64.b64decode(_picture(folder)))
+    for name in ("00_start_here__three_rewards", "90_claims__reported"):
+        picture = paths.ROOT / "figures" / f"{name}.png"
+        picture.write_bytes(base64.b64decode(_picture(folder)))
 
 
 @pytest.fixture

@@ -72,8 +72,6 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
 }
 WEIGHTS = ("central", "detail", "slip")
 WORDS = HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"  # as pages say it
-OF_MANY = dict(zip(WORDS, ("hold", "do not hold", "cannot be told"), strict=True))
-OF_MANY["not run here"] = "were not run here"
 PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "inconclusive"  # of a prediction
 PARTLY, NO_RUN, NOT_RUN = "partly", "no recorded run", "not run here"
 BASIS = {  # evidence -> the field that says where to look
@@ -514,41 +512,32 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
 
 
 def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Claims as Markdown: those that are central as a table, and the others below it, folded."""
-    run = [row for row in rows if row["evidence"] != "none"]
+    """Claims as Markdown: the central ones in short; below them, folded, all with reasons."""
     counted = Counter(row["word"] for row in filter(counts, rows))
-    said = ", ".join(f"{counted[word]} {of}" for word, of in OF_MANY.items() if counted[word])
-    parts = {
-        "details": [r for r in run if r["weight"] == "detail" and counts(r)],
-        "decided by the planting of our corpus, and not counted": [
-            r for r in run if r["weight"] != "slip" and not counts(r)
-        ],
-        NOT_RUN: [r for r in rows if r["evidence"] == "none"],
-        "slips, which are not counted": [r for r in run if r["weight"] == "slip"],
-    }
-    central = [r for r in run if r["weight"] == "central" and counts(r)]
-    text = [f"{counted.total()} claims are counted: {said}.", "", *_table(central)]
-    for title, part in parts.items():
-        if part:
-            title = f"<summary>{len(part)} {title}</summary>"
-            text += ["", "<details>" + title, "", *_table(part), "", "</details>"]
-    return "\n".join(text)
+    said = ", ".join(f"{word}: {counted[word]}" for word in (*WORDS, NOT_RUN))
+    ranked = sorted(rows, key=lambda r: (not counts(r), r["word"] == NOT_RUN, r["weight"]))
+    central = [r for r in ranked if r["weight"] == "central" and counts(r) and r["word"] in WORDS]
+    short = (table_row(row["claim"], _said_of(row)) for row in central)
+    full = (table_row(f"{r['claim']} *({r['source']})*", _said_of(r), _why(r)) for r in ranked)
+    fold = f"\n<details><summary>All {len(rows)}, with the reasons ({said})</summary>\n"
+    heads = ("| claim | it |\n| --- | --- |", "| claim | it | why |\n| --- | --- | --- |")
+    return "\n".join([heads[0], *short, fold, heads[1], *full, "\n</details>"])
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    lines = [table_row("claim", "evidence", "verdict", "why"), "| --- | --- | --- | --- |"]
-    for row in rows:
-        why = row["note"]
-        if "measured" in row:
-            why += f" **{row['measured']}** ({row['power']})."
-        if "document" in row:
-            why += " ([{title}]({address}), {date})".format(**row["document"])
-        why += f" `{row['command']}`" if "command" in row else ""
-        why += f" ({row['computed_in']})" if "computed_in" in row else ""
-        evidence = row["evidence"] + ", exploratory" * row["exploratory"]
-        word = f'<abbr title="{row["verdict"]}">**{row["word"]}**</abbr>'
-        lines.append(table_row(f"{row['claim']} *({row['source']})*", evidence, word, why))
-    return lines
+def _said_of(row: Mapping[str, Any]) -> str:
+    """A verdict as pages say it, and small below it what it rests on."""
+    tags = [row["evidence"]] * (row["evidence"] != "none") + ["exploratory"] * row["exploratory"]
+    tags += ["by design"] * bool(row.get("by_design")) + ["slip"] * (row["weight"] == "slip")
+    word = f'<abbr title="{row["verdict"]}">**{row["word"]}**</abbr>'
+    return f"{word}<br><small>{', '.join(tags)}</small>"
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    why = row["note"] + (f" **{row['measured']}** ({row['power']})." if "measured" in row else "")
+    if "document" in row:
+        why += " ([{title}]({address}), {date})".format(**row["document"])
+    why += f" `{row['command']}`" if "command" in row else ""
+    return why + (f" ({row['computed_in']})" if "computed_in" in row else "")
 
 
 def corrected() -> dict[str, int]:

@@ -12,7 +12,7 @@ what models wrote, and `tables` keeps what README and docs show of the records u
 """
 
 from casebook.site.build import build_site
-from casebook.site.pages import heading_link, mathml
+from casebook.site.pages import link_notebooks, mathml, reading_minutes
 from casebook.site.tables import write_tables
 
-__all__ = ["build_site", "heading_link", "mathml", "write_tables"]
+__all__ = ["build_site", "link_notebooks", "mathml", "reading_minutes", "write_tables"]

@@ -20,6 +20,7 @@ from casebook.site import results
 from casebook.site.files import DOCS, markdown_templates, write_if_changed
 from casebook.site.pages import Page, chapters_of, heading_link, link_notebooks, read_pages
 from casebook.site.report import write_report
+from casebook.site.tables import transcripts as opening_transcripts
 from casebook.site.transcripts import write_transcripts
 
 
@@ -74,9 +75,8 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
         "pages": pages,
         "before": [page for page in others if page.number < "10"],
         "after": [page for page in others if page.number >= "10"],
-        "transcripts": transcripts,
-        "claims": results.counted(),
-        "corrected": records.corrected(),
+        "shown": transcripts,
+        "transcripts": opening_transcripts(),
         "real": results.real_model(),
         "benchmarks": results.benchmarks(),
         "grades": results.GRADES,
@@ -84,8 +84,8 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
     }
 
     wanted: dict[str, Any] = {f"{p.stem}.ipynb": nbformat.writes(p.notebook) for p in pages}
-    picture = paths.ROOT / "figures" / "00_start_here__reported.png"  # of the landing page
-    wanted |= {path.name: path.read_bytes() for path in (picture, *DOCS.glob("*.md"))}
+    pictures = (paths.ROOT / "figures").glob("*.png")  # of the landing page and of plain ones
+    wanted |= {path.name: path.read_bytes() for path in (*pictures, *DOCS.glob("*.md"))}
     for path in (DOCS / "templates").glob("*.md"):
         wanted[path.name] = templates.get_template(path.name).render(context)
     about_source = templates.get_template("for_each_case/source.md")
@@ -101,13 +101,10 @@ def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
     return {
         "name": case.name,
         "title": case.title,
-        "question": case.question,
         "pages": chapters_of(case, pages),
         "box": records.write_up_box(case.name),
         "source": records.load_source(case.name),
-        "claims": (claims := records.load_claims(case.name)),
-        "verdicts": records.verdict_tables(claims),
-        "counted": results.counted(case.name),
+        "claims": records.load_claims(case.name),
         "predictions": records.predictions(case.name),
         "learned": results.learned(case),
         "arms": [results.arms(case.name, name) for name in PROFILES if name != "smoke"],

@@ -50,6 +50,10 @@ class Page:
         return self.stem[:2]
 
     @property
+    def minutes(self) -> int:
+        return reading_minutes(self.notebook)
+
+    @property
     def headings(self) -> set[str]:
         texts = [cell.source for cell in self.notebook.cells if cell.cell_type == "markdown"]
         return set(re.findall(r"^##+ +(.+?) *$", "\n".join(texts), re.MULTILINE))
@@ -130,6 +134,22 @@ def _prepare(notebook, stem, source, origin, entry, stems) -> Page:
     head.id = "casebook-head"
     notebook = nbformat.v4.new_notebook(cells=[head, *cells[1:]], metadata=PYTHON)
     return Page(stem, title, notebook, source, entry)
+
+
+def reading_minutes(notebook: NotebookNode) -> int:
+    """Minutes to read a notebook: 200 words of prose, 8 lines of open code or one figure each."""
+    words = lines = figures = 0
+    for cell in notebook.cells:
+        outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
+        figures += sum("image/png" in data for data in outputs)
+        said = [data.get("text/markdown", "") for data in outputs]
+        if cell.cell_type == "markdown":
+            said.append(re.sub(r"\]\([^)]*\)", "]", cell.source))
+        elif not {"hide-input", *FOLDED} & set(_tags(cell)):
+            lines += sum(bool(line.strip()) for line in cell.source.splitlines())
+        prose = (line for text in said for line in text.splitlines() if line[:1] != "|")
+        words += sum(len(line.split()) for line in prose)
+    return round(words / 200 + lines / 8 + figures)
 
 
 LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")

@@ -1,39 +1,57 @@
-"""The tables of README and of the page "What runs where" that records and claims decide."""
+"""The tables of README and docs that records, claims and notebook 00 decide."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from casebook import paths
+import nbformat
+
+from casebook import paths, records
 from casebook.case import PROFILES, CasebookError
 from casebook.settings import read_arms
 from casebook.site import results
 from casebook.site.files import markdown_templates, write_if_changed
+from casebook.site.pages import link_notebooks
+
+PAGES = ("README.md", "docs/hardware.md", "docs/findings.md")
 
 
-def write_tables(readme: Path | None = None, where: Path | None = None) -> bool:
-    """Put the tables between their marks in `README.md` and `docs/hardware.md`.
+def write_tables(root: Path | None = None) -> bool:
+    """Put the tables between their marks in README.md and two pages of docs/, under `root`.
 
     Returns:
         Whether one of them changed.
 
     Raises:
-        CasebookError: a page lacks a mark, such as `<!-- results:begin -->`.
+        CasebookError: a mark such as `<!-- results:begin -->` has no end, or no such table.
     """
-    templates, cases = markdown_templates(), results.numbered_cases()
+    stems = {path.stem[:2]: f"../notebooks/{path.stem}" for path in paths.NOTEBOOKS.glob("*.ipynb")}
+    templates = markdown_templates(notebook=lambda text: link_notebooks(str(text), stems))
+    cases = results.numbered_cases()
+    told = [results.learned(case) for case in cases]
     context = {
-        **{"claims": results.counted(), "told": [results.learned(case) for case in cases]},
+        **{"claims": results.counted(), "told": told, "transcripts": transcripts()},
         **{"real": results.real_model(), "profiles": profiles(), "extensions": extensions()},
     }
-
-    def texts(*names: str) -> dict[str, str]:
-        return {n: templates.get_template(f"tables/{n}.md").render(context).strip() for n in names}
-
-    changed = [
-        _write(readme or paths.ROOT / "README.md", texts("claims", "results", "real")),
-        _write(where or paths.ROOT / "docs" / "hardware.md", texts("where", "extension")),
-    ]
+    texts = {
+        name: templates.get_template(f"tables/{name}.md").render(context).strip()
+        for name in ("claims", "results", "real", "transcripts", "where", "extension")
+    }
+    for case, learned in zip(cases, told, strict=True):
+        claims = [row for row in records.load_claims(case.name) if row["weight"] == "central"]
+        context = {"claims": [c for c in claims if c["evidence"] == "computation"]}
+        case_table = templates.get_template("tables/case.md")
+        texts[case.name] = case_table.render(context, learned=learned).strip()
+    changed = [_write((root or paths.ROOT) / page, texts) for page in PAGES]
     return any(changed)
+
+
+def transcripts(number: int = 3) -> list[str]:
+    """The first lines of the table of transcripts of notebook 00, with its head."""
+    cells = nbformat.read(paths.NOTEBOOKS / "00_start_here.ipynb", as_version=4).cells
+    data = (output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+    shown = (one.get("text/markdown", "") for one in data)
+    return next((text for text in shown if text[:6] == "| hand"), "").splitlines()[: 2 + number]
 
 
 def profiles() -> dict[str, dict[str, str]]:
@@ -70,9 +88,11 @@ def recorded(case: str, profile: str, arm: str = "*") -> str:
 
 def _write(page: Path, texts: Mapping[str, str]) -> bool:
     content = page.read_text(encoding="utf-8")
-    for name, text in texts.items():
+    for name in re.findall("<!-- (.*?):begin -->", content):
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        if not (between := re.search(f"(?<={begin}).*?(?={end})", content, re.DOTALL)):
-            raise CasebookError(f"{page.name} needs the lines {begin} and {end}, in this order")
-        content = f"{content[: between.start()]}\n\n{text}\n\n{content[between.end() :]}"
+        between = re.search(f"(?<={begin}).*?(?={end})", content, re.DOTALL)
+        if not between or name not in texts:
+            raise CasebookError(f"{page.name} has a mark {begin} without {end}, or of no table")
+        text = f"\n\n{texts[name]}\n\n"
+        content = f"{content[: between.start()]}{text}{content[between.end() :]}"
     return write_if_changed(page, content)
