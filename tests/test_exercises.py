@@ -145,8 +145,7 @@ def unknown(words, texts):
         ("32-a", lambda p, n, m: (p * (1 - p) / m) ** 0.5, "nothing is left to chance"),
         ("33-a", lambda s, a, n: s[a.index(max(a))], "gave 24, expected 12 (0.76 is enough"),
         ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[0]), "half each"),
-        ("40-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
-        ("41-a", lambda t: re.findall(r"\\boxed\{(.*?)\}", t)[-1], "braces inside braces"),
+        ("40-a", lambda gold: rf"\boxed{{{gold}}}", "that is right"),
         ("42-a", biased_share, "the one group there is has both"),
         ("43-a", lambda p, c, error: max(1, math.ceil(p * (1 - p) / error / c)), "was asked for"),
         (

@@ -2,38 +2,24 @@
 
 import math
 
+from casebook.cases.math.verify import equivalent, last_boxed
 from casebook.exercises import MANY, Attempt, Wrong, exercise, is_whole, show
 
 
 @exercise("40-a")
-def _last_box(last_box: Attempt) -> None:
-    r"""The content of the last balanced box, escaped braces being none."""
-    for text, expected, note in (
-        (r"not \boxed{3}, but \boxed{4}.", "4", "the last one counts"),
-        (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}", "braces inside braces"),
-        (r"half a set: \boxed{\{}", r"\{", "an escaped brace is no brace"),
-        (r"cut off: \boxed{\frac{1}{2", None, "a box that is never closed"),
-        (r"\boxed{7}, no: \boxed{8", "7", "a box that is never closed is none"),
-        ("no box, {braces} only", None, "no box"),
-        ("", None, "no box"),
-        (r"\boxed{" * 20_000 + r"\boxed{5}", "5", "20,000 boxes that are never closed, then one"),
-    ):
-        last_box.expect(expected, text, note=note)
+def _fool(fool: Attempt) -> None:
+    """A wrong answer in a box that math-verify pays, whatever the reference."""
+    from casebook.cases.math.studies.verifiers import math_verify_boxed  # pandas comes with it
 
-
-@exercise("41-a")
-def _whole_box(whole_box: Attempt) -> None:
-    r"""The content of the last closed box, braces inside braces included."""
-    for text, expected, note in (
-        (r"so \boxed{5}.", "5", "one box"),
-        (r"it is $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}", "braces inside braces"),
-        (r"\boxed{1}, no: \boxed{\sqrt{2}}", r"\sqrt{2}", "the last one counts"),
-        (r"\boxed{7} and then \boxed{\frac{1}{2}", "7", "the last that is closed"),
-        (r"\boxed{\frac{1}{2}", None, "never closed"),
-        ("no box at all", None, "no box"),
-        (r"\boxed{}", "", "an empty box is a box"),
-    ):
-        whole_box.expect(expected, text, note=note)
+    for gold in ("7", r"\frac{3}{4}", "x+1"):
+        got = fool(gold)
+        call = f"{fool.call(gold)} gave {show(got)}"
+        if not isinstance(got, str) or last_boxed(got) is None:
+            raise Wrong(f"{call}: that has no closed box")
+        if equivalent(got, gold):
+            raise Wrong(f"{call}: that is right")
+        if not math_verify_boxed(got, gold):
+            raise Wrong(f"{call}: math-verify does not pay it")
 
 
 @exercise("42-a")
