@@ -6,7 +6,7 @@ SRC = Path(__file__).parents[1] / "src" / "casebook"
 BUDGETS = {  # lines of Python, blank lines and docstrings included
     **{"cases/poker": 1_085, "cases/landuse": 2_560, "cases/gsm8k": 1_900, "cases/math": 2_185},
     **{"training": 1_735, "models": 1_365, "site": 1_430, "experiments": 1_190, "records": 1_195},
-    **{"preflight": 505, "grpo.py": 600, "rewards": 610, "settings.py": 530, "plots.py": 500},
+    **{"preflight": 505, "grpo.py": 590, "rewards": 610, "settings.py": 530, "plots.py": 500},
     **{
         "cli.py": 450,
         "detectors.py": 450,
@@ -14,7 +14,7 @@ BUDGETS = {  # lines of Python, blank lines and docstrings included
         "cases/problem_sets.py": 225,
         "cases/rungs.py": 165,
     },
-    **{"exercises.py": 230, "stats.py": 300, "case.py": 190, "install.py": 160, "paths.py": 160},
+    **{"exercises.py": 240, "stats.py": 300, "case.py": 190, "install.py": 160, "paths.py": 160},
     **{"backend.py": 90, "__init__.py": 20, "cases/__init__.py": 5},
 }
 

@@ -129,6 +129,7 @@ def unknown(words, texts):
     [
         ("01-a", lambda r: [x - sum(r) / len(r) for x in r], "expected [1.0, -0.33"),
         ("01-b", lambda r, a, low, high: 1 - low < r < 1 + high, "bad, and likelier than before"),
+        ("01-c", lambda n, o, r, a, m, e, b: -((n - o).exp() * a[:, None] * m).sum(), "ratio is 1"),
         ("10-a", lambda r: max(r) - min(r) == 4, "[0, 1, 2, 3, 12]) gave False, expected True"),
         ("10-b", lambda n, p, c: round(n / p), "and 0.95 was asked for"),
         ("11-a", regular_expression, "'two thoughts'"),

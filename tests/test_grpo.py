@@ -1,16 +1,18 @@
 """GRPO in plain torch: the same numbers as TRL, the facts about KL, and a loop that learns."""
 
+import ast
 import math
 from functools import cache
 from itertools import chain
 
+import nbformat
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from casebook import evaluation, grpo, load_case, models  # models before trl
+from casebook import evaluation, grpo, load_case, models, paths  # models before trl
 from casebook.case import CasebookError
 
 # isort: split
@@ -218,6 +220,26 @@ def test_the_loop_is_trls_training_step_by_step(tmp_path):
             assert our[name] == pytest.approx(their[name], rel=1e-4, abs=1e-6), name
 
 
+def test_the_functions_on_the_page_of_notebook_01_are_trls_loss_and_gradient(policy, tmp_path):
+    path = paths.NOTEBOOKS / "01_grpo_in_100_lines.ipynb"
+    cells = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+    defined = [d for c in cells for d in ast.parse(c).body if isinstance(d, ast.FunctionDef)]
+    page = {"torch": torch, "tok": policy[1], "STEPS": 1}
+    exec(compile(ast.Module(defined, []), path.name, "exec"), page)
+    batch = Batch(policy, tmp_path, loss_type="dapo", temperature=1.0)
+    sides = [[batch.inputs[f"{side}_{what}"] for side in ("prompt", "completion")]
+             for what in ("ids", "mask")]  # fmt: skip
+    ids, seen = (torch.cat(side, 1) for side in sides)
+    mask = page["completion_mask"](sides[0][1])
+    adv = page["advantages"](torch.tensor(REWARDS, dtype=torch.float64), GROUP)
+    logp = page["logprobs"](batch.model, ids, seen, mask.shape[1])
+    old_and_ref = (batch.inputs[f"{name}_per_token_logps"] for name in ("old", "ref"))
+    ours = page["grpo_loss"](logp, *old_and_ref, adv, mask, eps=0.2, beta=0.04)
+    theirs = batch.trainer.compute_loss(batch.model, batch.inputs)
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
+    assert relative(gradient(batch.model, ours), gradient(batch.model, theirs)) < 1e-6
+
+
 # Advantages --------------------------------------------------------------------------------
 
 rewards_in_groups = st.integers(2, 6).flatmap(
@@ -398,17 +420,6 @@ def test_advantages_of_tokens_by_hand(lam, wanted):
     torch.testing.assert_close(returns, torch.tensor(wanted) + values * mask)
 
 
-def test_the_value_head_starts_at_zero_and_does_not_bend_the_policy():
-    head = grpo.ValueHead(8)
-    states = torch.randn(2, 3, 8, requires_grad=True)
-    values = head(states)
-    assert values.shape == (2, 3)
-    assert (values == 0).all()
-    (values - 1).square().sum().backward()
-    assert states.grad is None
-    assert head.weight.grad.abs().sum() > 0
-
-
 # The loop ----------------------------------------------------------------------------------
 
 SMOKE = models.read_settings("poker", "smoke") | {"max_steps": 2}
@@ -446,15 +457,6 @@ def test_all_algorithms_see_the_same_prompts_and_begin_with_the_same_samples(run
         assert calls[0]["completions"] == first[0]["completions"]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
-def test_without_an_upper_bound_the_ratio_is_clipped_alike_on_both_sides(algorithm):
-    twice = {"max_steps": 1, "num_iterations": 2}
-    one, _, _ = run(algorithm, epsilon=0.1, epsilon_high=None, **twice)
-    two, _, _ = run(algorithm, epsilon=0.1, epsilon_high=0.1, **twice)
-    assert one[0]["loss"] == two[0]["loss"]
-    assert one[0]["clip_ratio/region_mean"] == two[0]["clip_ratio/region_mean"]
-
-
 @pytest.mark.parametrize("algorithm", grpo.ALGORITHMS)
 def test_only_the_adapter_is_trained(runs, algorithm):
     history, _, model = runs[algorithm]
@@ -473,15 +475,6 @@ def test_the_same_seed_gives_the_same_run_and_another_another(runs):
     assert texts(run("grpo")[1]) == texts(runs["grpo"][1])
     other = run("grpo", seed=5)[1]
     assert other[0]["prompts"] != runs["grpo"][1][0]["prompts"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", grpo.ALGORITHMS)
-def test_every_algorithm_earns_an_easy_reward(algorithm):
-    changes = {"max_steps": 6, "per_device_train_batch_size": 32, "num_generations": 8}
-    changes |= {"learning_rate": 5e-3, "lr_scheduler_type": "constant", "seed": 1}
-    rewards = [line["reward"] for line in run(algorithm, **changes)[0]]
-    assert rewards[-1] > rewards[0] + 0.15, rewards
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ count for how much, and is the difference between the four loss types here. TRL'
 the same with many more options; this module is for reading, and its tests hold its loss and its
 gradient against TRL's.
 
-The second half is a training loop of which REINFORCE, PPO and GRPO are three short methods:
-they share the prompts, the sampling and the optimiser, so that a difference between two runs is
-the algorithm's.
+The second half is one training loop for REINFORCE, PPO and GRPO, three short methods of it.
 """
 
 import math
@@ -193,9 +191,8 @@ def kl(logps: Tensor, ref_logps: Tensor, kind: str = "k3") -> Tensor:
     | k2   | (log rho)^2 / 2      | biased, never negative      | that of KL(policy || ref)    |
     | k3   | rho - 1 - log rho    | unbiased, never negative    | that of KL(ref || policy)    |
 
-    So the best value is not the best loss: k3's gradient, (1 - rho) grad log pi, is the other
-    direction's, and it can be huge where the reference finds a token far more likely than
-    the policy does (arXiv 2510.01555). DeepSeekMath and TRL use k3.
+    So the best value is not the best loss: k3's gradient is the other direction's, and it can be
+    huge where rho is (arXiv 2510.01555). DeepSeekMath and TRL use k3.
 
     Raises:
         CasebookError: different shapes, or an unknown kind.
@@ -238,8 +235,7 @@ def policy_loss(
     | dapo      | tokens of the whole generation batch   | as bnpo, in however many parts        |
     | dr_grpo   | n x max_completion_length              | the length divides nothing            |
 
-    On-policy every ratio is 1: the value is minus a mean of centred advantages and proves
-    nothing, while the gradient is that of `A log pi`.
+    On-policy every ratio is 1: the value means nothing, the gradient is that of `A log pi`.
 
     Args:
         logps: `(n, L)`, of the policy in training.
@@ -332,8 +328,7 @@ class Look(NamedTuple):
 class ValueHead(nn.Linear):
     """PPO's critic: one number read from the policy's last hidden state.
 
-    It reads the state without a gradient, so it cannot bend the policy to make its own work
-    easier. It starts at zero, the opinion of a critic that has seen nothing.
+    It reads the state without a gradient, so it cannot bend the policy, and starts at zero.
     """
 
     def __init__(self, hidden_size: int):
@@ -351,11 +346,9 @@ def token_advantages(
 ) -> tuple[Tensor, Tensor]:
     """Advantages and returns of each token, where the reward comes after the last one.
 
-    The critic's opinion V changes from token to token, and each change is that token's merit:
-    delta_t = V_{t+1} - V_t, and R - V_t at the last token. To take V_{t+1} for what is still to
-    come is called *bootstrapping*. The advantage is the sum of the deltas from t on, weighted
-    1, lam, lam^2 ...: with lam = 1 the critic cancels but for V_t and R - V_t is left, exact and
-    noisy; with lam = 0 the critic is believed outright.
+    delta_t = V_{t+1} - V_t, and R - V_t at the last token, is how much a token changed what the
+    critic expects. The advantage is the sum of the deltas from t on, weighted 1, lam, lam^2 ...:
+    with lam = 1 it is R - V_t, with lam = 0 the critic is believed outright.
 
     Args:
         rewards: `(n,)`.
@@ -389,9 +382,8 @@ def train(
 ) -> list[dict[str, float]]:
     """Train a policy, in place, by `"reinforce"`, `"ppo"` or `"grpo"`: the metrics of all steps.
 
-    At one seed all three take the same prompts in the same order and write equally many
-    completions, the very same ones at the first step. So does TRL's trainer, to which `"grpo"`
-    then agrees step by step, as far as float32 reaches.
+    At one seed all three take the same prompts in the same order and begin with the same
+    completions; `"grpo"` agrees with TRL's trainer step by step, as far as float32 reaches.
 
     Args:
         model: a causal language model, of which is trained what requires a gradient; left in
@@ -472,8 +464,6 @@ class Learner:
         self.schedule.step()
         names = self.updates[0]
         return metrics | {n: sum(u[n] for u in self.updates) / len(self.updates) for n in names}
-
-    # The three algorithms
 
     def reinforce(self, rollout: Rollout) -> None:
         """Likelier by as much as the reward lies above the batch's mean (Williams 1992)."""
