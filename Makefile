@@ -154,7 +154,8 @@ colab:
 	for case in $(CASES); do \
 		git archive --format=zip --prefix=casebook/ --output casebook-$$case.zip HEAD \
 			src configs results data/README.md data/landuse data/math \
-			":(glob)data/nano/$$case/*" README.md pyproject.toml ':(glob)requirements*.txt'; \
+			":(glob)data/nano/$$case/*" README.md pyproject.toml ':(glob)requirements*.txt' \
+			notebooks/01_grpo_in_100_lines.ipynb; \
 	done; ls -l casebook-*.zip
 
 environment.yml: requirements.txt
