@@ -11,7 +11,7 @@ from casebook import install, paths
 @pytest.mark.parametrize(
     ("capability", "torch", "wheel", "why"),
     [
-        (7.5, "2.11.0+cu128", None, "CASEBOOK_TRY_VLLM=1 does, and here is 7.5"),
+        (7.5, "2.11.0+cu128", None, "not tried below compute capability 8.0, and here is 7.5"),
         (8.0, "2.11.0+cu128", "0.26.0+cu129", "its build fits torch 2.11.0+cu128"),
         (8.9, "2.13.0+cu130", "vllm==0.30.0", "its build fits torch 2.13.0+cu130"),
         (10.0, "2.13.0+cu130", "vllm-bnb-plugin==0.0.3", "its build fits"),
@@ -24,11 +24,6 @@ def test_the_build_of_vllm_fits_card_and_torch(capability, torch, wheel, why):
     wheels, said = install.vllm_for(capability, torch)
     assert why in said
     assert any(wheel in name for name in wheels) if wheel else wheels == []
-
-
-def test_who_asks_for_vllm_on_a_t4_gets_it(monkeypatch):
-    monkeypatch.setenv(install.TRY_VLLM, "1")
-    assert install.vllm_for(7.5, "2.11.0+cu128") == install.vllm_for(8.0, "2.11.0+cu128")
 
 
 @pytest.mark.parametrize("python", [(3, 10, 12), (3, 14, 0)])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 SPLITS = ("train", "validation", "test")
+Settings = Mapping[str, Any]  # of a training: field -> value
 
 
 class Profile(NamedTuple):

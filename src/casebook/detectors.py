@@ -16,13 +16,14 @@ all of `DETECTORS`, a `RunWatch` asks them while a run goes on.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from casebook.case import KL_PART
+from casebook.case import KL_PART, Settings
 from casebook.rewards import repetition_penalty
+
+Frame = pd.DataFrame
 
 # How much is looked at before anything is said.
 WINDOW = 10  # logged steps: one step of 12 groups knows a share to ±0.14, ten to ±0.05
@@ -63,9 +64,7 @@ class Finding:
         return f"step {self.step}, {self.detector}: {self.message} {self.advice}"
 
 
-def no_gradient(
-    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-) -> Finding | None:
+def no_gradient(metrics: Frame, completions: Frame, settings: Settings) -> Finding | None:
     """Most groups have one reward for all their completions, so nothing is learned from them.
 
     Of a prompt that is solved with probability p, a group of G has no gradient with probability
@@ -100,9 +99,7 @@ def no_gradient(
     return _finding("no_gradient", metrics, completions, message, advice)
 
 
-def truncation(
-    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-) -> Finding | None:
+def truncation(metrics: Frame, completions: Frame, settings: Settings) -> Finding | None:
     """Completions are cut off before they give an answer, so length is punished as a mistake.
 
     A completion that is cut after its answer loses nothing and does not count. Cut ones that
@@ -133,9 +130,7 @@ def truncation(
     return _finding("truncation", metrics, completions, message, advice)
 
 
-def dead_reward(
-    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-) -> Finding | None:
+def dead_reward(metrics: Frame, completions: Frame, settings: Settings) -> Finding | None:
     """A reward part has the same value for every completion, or for every one of each prompt.
 
     Either way it cancels when the group's mean is subtracted. The whole run counts: a part that
@@ -156,9 +151,7 @@ def dead_reward(
     return _finding("dead_reward", metrics, completions, message, advice)
 
 
-def degenerate_text(
-    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-) -> Finding | None:
+def degenerate_text(metrics: Frame, completions: Frame, settings: Settings) -> Finding | None:
     """Completions have become far shorter or longer, all the same, or repeat themselves.
 
     A new length is no fault where right answers came with it: rambling may be unlearned, and
@@ -173,9 +166,7 @@ def degenerate_text(
     return _finding("degenerate_text", metrics, completions, f"{message}.", advice)
 
 
-def kl(
-    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-) -> Finding | None:
+def kl(metrics: Frame, completions: Frame, settings: Settings) -> Finding | None:
     """The policy has left its base altogether, or a KL penalty lets nothing else happen.
 
     Three signs. *Far*: the KL in nats a token, `kl` of the steps (logged with beta > 0) or
@@ -202,9 +193,7 @@ DETECTORS: Mapping[str, Callable[..., Finding | None]] = {
 }
 
 
-def diagnose(
-    metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any] | None = None
-) -> list[Finding]:
+def diagnose(metrics: Frame, completions: Frame, settings: Settings | None = None) -> list[Finding]:
     """What all detectors have to say about a run, in the order of `DETECTORS`.
 
     Args:
@@ -222,10 +211,10 @@ def diagnose(
 class RunWatch:
     """Looks at a run while it goes on; each detector speaks once, then is not asked again."""
 
-    settings: Mapping[str, Any]  # those of the run
+    settings: Settings  # those of the run
     findings: list[Finding] = field(default_factory=list)  # what was said so far
 
-    def look(self, metrics: pd.DataFrame, completions: pd.DataFrame) -> list[Finding]:
+    def look(self, metrics: Frame, completions: Frame) -> list[Finding]:
         """The findings that are new; cheap enough to be asked after every logged step."""
         spoken = {finding.detector for finding in self.findings}
         asked = [detector for name, detector in DETECTORS.items() if name not in spoken]
@@ -235,7 +224,7 @@ class RunWatch:
         return new
 
 
-def _advice_for_groups(groups: pd.DataFrame, right: float, wrong: float, alike: float) -> str:
+def _advice_for_groups(groups: Frame, right: float, wrong: float, alike: float) -> str:
     """One sentence; the shares are those of the groups without gradient."""
     if right + wrong <= MOSTLY:
         return "Right and wrong completions got the same reward: no group size helps, mend it."
@@ -258,9 +247,7 @@ def _advice_for_groups(groups: pd.DataFrame, right: float, wrong: float, alike: 
 # Each sign: what was seen, or `None` ---------------------------------------------------------
 
 
-def _constant(
-    name: str, metrics: pd.DataFrame, completions: pd.DataFrame, settings: Mapping[str, Any]
-) -> str | None:
+def _constant(name: str, metrics: Frame, completions: Frame, settings: Settings) -> str | None:
     means = _values(metrics, f"rewards/{name}/mean")
     spreads = _values(metrics, f"rewards/{name}/std")
     values = _values(completions, f"reward/{name}")
@@ -282,7 +269,7 @@ def _constant(
     return f"never fired in {seen} completions" if never else f"was {value:.3g} for all {seen}"
 
 
-def _constant_in_groups(name: str, completions: pd.DataFrame) -> str | None:
+def _constant_in_groups(name: str, completions: Frame) -> str | None:
     part = f"reward/{name}"
     if not {"step", "prompt", part} <= set(completions):
         return None
@@ -293,7 +280,7 @@ def _constant_in_groups(name: str, completions: pd.DataFrame) -> str | None:
     return f"was the same within each of {len(groups)} groups"
 
 
-def _new_length(metrics: pd.DataFrame, completions: pd.DataFrame) -> str | None:
+def _new_length(metrics: Frame, completions: Frame) -> str | None:
     lengths = _values(metrics, "completions/mean_length")
     if len(lengths) < 2 * FEWEST:
         return None
@@ -309,7 +296,7 @@ def _new_length(metrics: pd.DataFrame, completions: pd.DataFrame) -> str | None:
     return f"{said} while right answers went from {first:.0%} to {last:.0%}"
 
 
-def _one_text(completions: pd.DataFrame) -> str | None:
+def _one_text(completions: Frame) -> str | None:
     newest = _newest(completions)
     if not {"completion", "answer"} <= set(newest) or len(newest) < ENOUGH:
         return None
@@ -323,7 +310,7 @@ def _one_text(completions: pd.DataFrame) -> str | None:
     return f"{share:.0%} of the newest {len(newest)} completions read {shown}"
 
 
-def _repeating(completions: pd.DataFrame) -> str | None:
+def _repeating(completions: Frame) -> str | None:
     newest = _newest(completions)
     if "completion" not in newest or len(newest) < ENOUGH:
         return None
@@ -333,7 +320,7 @@ def _repeating(completions: pd.DataFrame) -> str | None:
     return f"{repeated:.0%} of the word trigrams in a completion occurred before in it"
 
 
-def _too_far(metrics: pd.DataFrame) -> str | None:
+def _too_far(metrics: Frame) -> str | None:
     steps, evaluations = _values(metrics, "kl"), _values(metrics, "kl_from_base")
     # k3 has a long upper tail: one token can lift one step's mean, hence the median of steps
     seen = [np.median(steps[-FEWEST:])] if len(steps) >= FEWEST else []
@@ -343,7 +330,7 @@ def _too_far(metrics: pd.DataFrame) -> str | None:
     return f"The policy is {far[0]:.1f} nats a token away from its base, far beyond learning."
 
 
-def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
+def _held(metrics: Frame, settings: Settings) -> str | None:
     beta = settings.get("beta") or 0.0
     steps, rewards = _values(metrics, "kl"), _values(metrics, "reward")
     spreads = _values(metrics, "reward_std")
@@ -359,7 +346,7 @@ def _held(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
     )
 
 
-def _drowned(completions: pd.DataFrame, settings: Mapping[str, Any]) -> str | None:
+def _drowned(completions: Frame, settings: Settings) -> str | None:
     weights, part = _weights(settings), f"reward/{KL_PART}"
     newest = _newest(completions)
     if not weights.get(KL_PART) or not {"step", "prompt", part, "reward"} <= set(newest):
@@ -386,32 +373,32 @@ def _finding(detector: str, metrics, completions, message: str, advice: str) -> 
     return Finding(detector, int(steps.max()) if len(steps) else 0, message, advice)
 
 
-def _numbers(frame: pd.DataFrame, column: str) -> pd.Series:
+def _numbers(frame: Frame, column: str) -> pd.Series:
     """A column as floats; NaN is what is no finite number, and all of it where there is none."""
     if column not in frame:
         return pd.Series(np.nan, frame.index)
     return pd.to_numeric(frame[column], errors="coerce").astype(float).replace(np.inf, np.nan)
 
 
-def _values(frame: pd.DataFrame, column: str) -> np.ndarray:
+def _values(frame: Frame, column: str) -> np.ndarray:
     """The numbers of a column, oldest first."""
     return _numbers(frame, column).dropna().to_numpy()
 
 
-def _window(metrics: pd.DataFrame, column: str) -> np.ndarray | None:
+def _window(metrics: Frame, column: str) -> np.ndarray | None:
     """The last `WINDOW` values of a metric, or `None` where there are not `FEWEST`."""
     values = _values(metrics, column)[-WINDOW:]
     return values if len(values) >= FEWEST else None
 
 
-def _right_answers(completions: pd.DataFrame) -> tuple[float, float]:
+def _right_answers(completions: Frame) -> tuple[float, float]:
     """The share of right answers among the oldest and the newest; NaN where it is unknown."""
     if "correct" not in completions:
         return np.nan, np.nan
     return tuple(_newest(completions, oldest)["correct"].mean() for oldest in (True, False))
 
 
-def _newest(completions: pd.DataFrame, oldest: bool = False) -> pd.DataFrame:
+def _newest(completions: Frame, oldest: bool = False) -> Frame:
     """The newest recorded steps, or the oldest, so many that they hold `ENOUGH` completions."""
     if "step" not in completions:
         return completions
@@ -420,13 +407,13 @@ def _newest(completions: pd.DataFrame, oldest: bool = False) -> pd.DataFrame:
     return completions[completions["step"].isin(wanted)].reset_index(drop=True)
 
 
-def _group_ids(completions: pd.DataFrame) -> np.ndarray:
+def _group_ids(completions: Frame) -> np.ndarray:
     """The group of each completion: those of one prompt at one step."""
     keys = completions[["step", "prompt"]].map(str)  # a chat's prompt is a list
     return keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
 
 
-def _groups(completions: pd.DataFrame) -> pd.DataFrame:
+def _groups(completions: Frame) -> Frame:
     """For each group: `size`, `right`, `spread` of the reward, `alike` (one text)."""
     if not {"step", "prompt", "completion", "correct", "reward"} <= set(completions):
         return pd.DataFrame(columns=["size", "right", "spread", "alike"], dtype=float)
@@ -439,7 +426,7 @@ def _groups(completions: pd.DataFrame) -> pd.DataFrame:
     return groups[groups["size"] > 1]
 
 
-def _weights(settings: Mapping[str, Any]) -> dict[str, float]:
+def _weights(settings: Settings) -> dict[str, float]:
     names = settings.get("reward_funcs") or []
     return dict(zip(names, settings.get("reward_weights") or [1.0] * len(names), strict=True))
 

@@ -6,7 +6,6 @@ restart. Another torch, NumPy or Pillow is never installed: that costs minutes, 
 Colab built against its own.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -24,9 +23,7 @@ LOADED = ("numpy", "pandas", "pyarrow", "PIL", "torch", "transformers", "dataset
 LIGHT = ("datasets",)
 TRAINING = ("accelerate", "datasets", "peft", "transformers", "trl")
 OF_UNSLOTH = ("unsloth", "unsloth-zoo", "bitsandbytes")
-# Compute capability. A T4 has 7.5: not tried here, and Unsloth's own notebooks have an older vLLM
-# there; whoever sets this variable tries the pinned one.
-VLLM_FROM, TRY_VLLM = 8.0, "CASEBOOK_TRY_VLLM"
+VLLM_FROM = 8.0  # compute capability; a T4 has 7.5, where Unsloth's notebooks use an older vLLM
 
 
 def install(kind: str, extras: Sequence[str] = ()) -> None:
@@ -91,11 +88,10 @@ def vllm_for(capability: float, torch: str) -> tuple[list[str], str]:
     """The requirements of vLLM that fit a GPU and a torch, none if none do; and why.
 
     >>> vllm_for(7.5, "2.11.0+cu128")
-    ([], 'below compute capability 8.0 it was not tried, CASEBOOK_TRY_VLLM=1 does, and here is 7.5')
+    ([], 'not tried below compute capability 8.0, and here is 7.5')
     """
-    if capability < VLLM_FROM and not os.environ.get(TRY_VLLM):
-        said = f"below compute capability {VLLM_FROM} it was not tried, {TRY_VLLM}=1 does"
-        return [], f"{said}, and here is {capability}"
+    if capability < VLLM_FROM:
+        return [], f"not tried below compute capability {VLLM_FROM}, and here is {capability}"
     built = []
     for cuda in ("cu12", "cu13"):
         pins = pins_of(f"requirements-gpu-{cuda}.txt")

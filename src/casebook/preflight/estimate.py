@@ -7,10 +7,8 @@ batches to the memory that is free, and is not in it.
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
-from casebook.case import PROFILES
+from casebook.case import PROFILES, Settings
 from casebook.preflight.sizes import GIB, Machine, Shape
 
 # Of the sum, either way. On a processor recorded trainings took 0.75 to 1.4 of it; on a GPU it is a
@@ -29,9 +27,7 @@ VLLM_OVERHEAD = 3 * GIB // 2  # activations and CUDA graphs inside vLLM's reserv
 FRAGMENTS = 0.08  # of what comes and goes: blocks that the allocator cannot use again
 
 
-def memory(
-    settings: Mapping[str, Any], shape: Shape, machine: Machine, prompt: int
-) -> dict[str, int]:
+def memory(settings: Settings, shape: Shape, machine: Machine, prompt: int) -> dict[str, int]:
     """What takes memory at a training's peak: part -> bytes; `prompt` is the longest, in tokens."""
     weights = weights_bytes(settings, shape)
     parts = {"process": PROCESS_GPU if machine.gpu else PROCESS_CPU, "weights": weights}
@@ -57,7 +53,7 @@ def memory(
     return {**parts, **comes_and_goes, "fragmentation": fragments}
 
 
-def weights_bytes(settings: Mapping[str, Any], shape: Shape) -> int:
+def weights_bytes(settings: Settings, shape: Shape) -> int:
     """Bytes of the base model's weights, in the type that the settings load them in."""
     item = ITEM[settings["dtype"]]
     if not settings["load_in_4bit"]:
@@ -65,28 +61,28 @@ def weights_bytes(settings: Mapping[str, Any], shape: Shape) -> int:
     return int(shape.linear * NF4 + (shape.parameters - shape.linear) * item)
 
 
-def unsloth_trains(settings: Mapping[str, Any], machine: Machine) -> bool:
+def unsloth_trains(settings: Settings, machine: Machine) -> bool:
     """Whether Unsloth trains there: what a profile of a GPU wants, or `CASEBOOK_BACKEND` says."""
     asked = os.environ.get("CASEBOOK_BACKEND") or "auto"
     wanted = PROFILES[settings["profile"]].device == "gpu" if asked == "auto" else asked != "peft"
     return machine.gpu and wanted
 
 
-def vllm_reserve(settings: Mapping[str, Any], machine: Machine) -> int:
+def vllm_reserve(settings: Settings, machine: Machine) -> int:
     """Bytes that vLLM takes of the card and keeps to the end."""
     share = settings.get("vllm_gpu_memory_utilization") or 0.3  # TRL's default
     taken = settings["fast_inference"] or settings.get("use_vllm")
     return int(share * machine.total) if taken else 0
 
 
-def vllm_needs(settings: Mapping[str, Any], shape: Shape, prompt: int) -> int:
+def vllm_needs(settings: Settings, shape: Shape, prompt: int) -> int:
     """Bytes that have to fit into that reserve: weights, and one completion; more of them wait."""
     length = prompt + settings["max_completion_length"]
     one = shape.kv_bytes(ITEM[settings["dtype"]]) * length
     return weights_bytes(settings, shape) + VLLM_OVERHEAD + one
 
 
-def writing(settings: Mapping[str, Any], shape: Shape, prompt: int) -> dict[str, int]:
+def writing(settings: Settings, shape: Shape, prompt: int) -> dict[str, int]:
     """Parts of the completions of a step, written by `generate`."""
     item, length = ITEM[settings["dtype"]], prompt + settings["max_completion_length"]
     together = settings.get("steps_per_generation") or settings["gradient_accumulation_steps"]
@@ -99,9 +95,7 @@ def writing(settings: Mapping[str, Any], shape: Shape, prompt: int) -> dict[str,
     }
 
 
-def learning(
-    settings: Mapping[str, Any], shape: Shape, machine: Machine, prompt: int
-) -> dict[str, int]:
+def learning(settings: Settings, shape: Shape, machine: Machine, prompt: int) -> dict[str, int]:
     """Parts of a forward and backward pass through one micro batch."""
     item, completion = ITEM[settings["dtype"]], settings["max_completion_length"]
     micro = settings["per_device_train_batch_size"]

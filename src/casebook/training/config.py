@@ -12,7 +12,7 @@ from typing import Any
 
 from trl import GRPOConfig, ModelConfig, TrlParser
 
-from casebook.case import CasebookError, load_case
+from casebook.case import CasebookError, Settings, load_case
 from casebook.models.generation import TEMPLATE
 from casebook.records import digest
 from casebook.settings import FIELDS, TRLS, checked, marked
@@ -52,9 +52,7 @@ class Config:
         return _parse({**self.settings, **folder})[0]
 
 
-def read_config(
-    source: str | Path | tuple[str, str], overrides: Mapping[str, Any] | None = None
-) -> Config:
+def read_config(source: str | Path | tuple[str, str], overrides: Settings | None = None) -> Config:
     """Read, check and parse the configuration of a training.
 
     Args:
