@@ -29,7 +29,7 @@ def loads_a_policy(path):
     return profile or any("training.train(" in c for c in cells)
 
 
-TRAINED = [p for p in NOTEBOOKS if stage_of(p) in ("baseline", "grpo", "analysis")]
+TRAINED = [p for p in NOTEBOOKS if stage_of(p) in ("baseline", "grpo", "analysis", "audit")]
 
 
 @pytest.mark.parametrize("path", filter(loads_a_policy, TRAINED), ids=lambda p: p.stem)

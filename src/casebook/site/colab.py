@@ -62,7 +62,7 @@ def variant_of(notebook: Path) -> str:
     >>> variant_of(Path("10_poker_oracle.ipynb")), variant_of(Path("13_poker_grpo.ipynb"))
     ('light', 'train')
     """
-    return "light" if stage_of(notebook) in ("oracle", "rewards") else "train"
+    return "light" if stage_of(notebook) in ("oracle", "rewards", "cancels") else "train"
 
 
 def install_cell(variant: str, case: str | None = None) -> str:

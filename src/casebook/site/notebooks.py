@@ -11,7 +11,7 @@ from typing import Any
 from casebook import paths
 from casebook.case import CasebookError, check_name
 
-STAGES = ("oracle", "rewards", "baseline", "grpo", "analysis")
+STAGES = ("oracle", "rewards", "baseline", "grpo", "analysis", "audit", "cancels")
 
 
 def select(cases: str | Iterable[str] = "all", start_from: int = 0) -> list[Path]:
@@ -53,12 +53,13 @@ def stage_of(notebook: Path) -> str | None:
 def group_of(notebook: Path) -> str:
     """What a notebook runs together with: its case, `"start"`, or else itself.
 
-    >>> group_of(Path("13_poker_grpo.ipynb")), group_of(Path("00_start_here.ipynb"))
-    ('poker', 'start')
+    >>> group_of(Path("13_poker_grpo.ipynb")), group_of(Path("16_what_cancels.ipynb"))
+    ('poker', 'poker')
     """
     if notebook.stem < "10":
         return "start"
-    return notebook.stem[3:].removesuffix(f"_{stage_of(notebook)}")
+    stage = stage_of(notebook)  # `cancels` is a page of poker's, though its name does not say so
+    return "poker" if stage == "cancels" else notebook.stem[3:].removesuffix(f"_{stage}")
 
 
 def check_parameters(
