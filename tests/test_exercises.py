@@ -91,6 +91,11 @@ def regular_expression(completions, answer, **columns):
     return [float(bool(m) and m[1].strip() == a) for m, a in zip(read, answer, strict=True)]
 
 
+def published_form(completions, **columns):
+    form = r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$"
+    return [float(bool(re.match(form, text, re.S | re.M))) for text in completions]
+
+
 def within(values, least, own=None):
     return sorted(label for label, value in values.items() if value >= least or label == own)
 
@@ -137,7 +142,7 @@ def unknown(words, texts):
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
         ("13-a", lambda p, silent: 2, "expected 5"),
         ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
-        ("21-a", lambda r, form=None: ((r - 2) / 3, (r - 1) / 3), "(all in form)"),
+        ("21-a", published_form, "the answer on one line"),
         ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
         ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
         ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),

@@ -1,6 +1,8 @@
 """The exercises of the land-use notebooks: how they are checked."""
 
+from casebook.cases.landuse.fields import LABELS
 from casebook.exercises import Attempt, Wrong, exercise, show
+from casebook.rewards.attacks import attacks, unsound
 
 
 @exercise("20-a")
@@ -25,20 +27,29 @@ def _accepted_labels(accepted_labels: Attempt) -> None:
 
 
 @exercise("21-a")
-def _accuracy_range(accuracy_range: Attempt) -> None:
-    """The shares of right labels that a mean of 3 label + 2 form - repetition allows."""
-    for reward, form, expected, note in (
-        (4.1, 1.0, (0.7, 1.0), "all in form"),
-        (3.2, 1.0, (0.4, 1.1 / 1.5), "all in form"),
-        (3.2, 0.8, (1.6 / 3, 2.6 / 3), "four in five in form"),
-        (2.0, 0.75, (0.5 / 3, 0.5), "three in four in form"),
-        (4.1, None, (0.7, 1.0), "at least the label's part of it, whatever the form"),
-        (2.0, None, (0.0, 1.0), "it may all be form, or none of it"),
-        (0.5, None, (0.0, 0.5), "with no form and the full penalty the most labels are right"),
-        (0.5, 1.0, None, "two for the form, at most one off: no share fits"),
-        (4.5, 0.25, None, "three labels' worth and half a point for form are less"),
+def _repaired(repaired: Attempt) -> None:
+    """A form reward: one thought, one answer block with exactly one label in it, nothing else."""
+    thought, block = "<think>\n7 5\n</think>", "<answer>\noat\n</answer>"
+    lines = f"{thought}\n{block}"
+    for text, expected, note in (
+        (lines, 1.0, "each tag on its line"),
+        (lines.replace("oat", "soy"), 1.0, "a wrong label is in form, too"),
+        (f"{thought}\n<answer>oat</answer>", 1.0, "the answer on one line"),
+        (f"{thought}\n\n{block}", 1.0, "a blank line between"),
+        (f"\n{lines}", 1.0, "a line break at the start"),
+        (f"7 5\n</think>\n{block}", 0.0, "the thought was opened in the prompt"),
+        (f"{lines} or wheat", 0.0, "text after, on the line"),
+        (f"{lines}\nor wheat", 0.0, "text after, on the next line"),
+        (f"{lines}\n{block}", 0.0, "two answer blocks"),
+        (f"<think>\nhm\n</think>\n{lines}", 0.0, "two thoughts"),
+        (lines.replace("oat", "barley"), 0.0, "no label of ours"),
     ):
-        accuracy_range.expect(expected, reward, form, note=note)
+        repaired.expect([expected], [text], note=note)
+    probes = [p for p in attacks("oat", LABELS, "soy") if isinstance(p.completion, str)]
+    faults = unsound(repaired.function, probes, pays="form")
+    for probe in probes:
+        if probe.name in faults:
+            raise Wrong(f"attack {probe.name!r}, {show(probe.completion)}: {faults[probe.name]}")
 
 
 @exercise("22-a")
