@@ -96,10 +96,6 @@ def published_form(completions, **columns):
     return [float(bool(re.match(form, text, re.S | re.M))) for text in completions]
 
 
-def within(values, least, own=None):
-    return sorted(label for label, value in values.items() if value >= least or label == own)
-
-
 def first(found):
     return next(found, None)
 
@@ -141,7 +137,6 @@ def unknown(words, texts):
         ("11-b", lambda r, w: advantages(w[:, None] * r), "it cancels"),
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
         ("13-a", lambda p, silent: 2, "expected 5"),
-        ("20-a", lambda v, own, t=0.02: within(v, (1 - t) * max(v.values())), "own always counts"),
         ("21-a", published_form, "the answer on one line"),
         ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
         ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),

@@ -5,27 +5,6 @@ from casebook.exercises import Attempt, Wrong, exercise, show
 from casebook.rewards.attacks import attacks, unsound
 
 
-@exercise("20-a")
-def _accepted_labels(accepted_labels: Attempt) -> None:
-    """Which labels count on a parcel: those close to the best, and the plan's own."""
-    two_ahead = {"wheat": 1.0, "oat": 0.99, "habitat": 0.2}
-    for values, plan_label, tolerance, expected, note in (
-        ({"wheat": 1.0, "oat": 0.5}, "wheat", 0.02, ("wheat",), "one label is far ahead"),
-        (two_ahead, "wheat", 0.02, ("oat", "wheat"), "1 % below the best, and sorted"),
-        (two_ahead, "wheat", 0.0, ("wheat",), "at tolerance 0 only the best"),
-        (two_ahead, "habitat", 0.02, ("habitat", "oat", "wheat"), "the plan's own always counts"),
-        ({"corn": 50.0, "soy": 48.0}, "corn", 0.05, ("corn", "soy"), "a share, not km"),
-        ({"corn": 0.3, "soy": 0.1 + 0.2}, "soy", 0.0, ("corn", "soy"), "the last digit is noise"),
-        ({"habitat": -0.1, "wheat": -0.5}, "wheat", 0.02, ("habitat", "wheat"), "below zero"),
-        ({"oat": -1.0, "wheat": -1.01}, "oat", 0.02, ("oat", "wheat"), "below zero, 1 % off"),
-    ):
-        got = accepted_labels(values, plan_label, tolerance)
-        labels = isinstance(got, tuple | list) and all(isinstance(label, str) for label in got)
-        if not labels or tuple(got) != expected:
-            call = accepted_labels.call(values, plan_label, tolerance)
-            raise Wrong(f"{call} gave {show(got)}, expected {show(expected)} ({note})")
-
-
 @exercise("21-a")
 def _repaired(repaired: Attempt) -> None:
     """A form reward: one thought, one answer block with exactly one label in it, nothing else."""
