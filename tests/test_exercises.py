@@ -108,12 +108,9 @@ def agreement(first, second, answered_only=False):
     return 0.0 if by_chance == 1 else (same - by_chance) / (1 - by_chance)
 
 
-NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
-
-
-def numbers(text, pattern=NUMBER):
-    found = re.findall(pattern, text)
-    return [float(re.sub("[,$]", "", number).rstrip(".")) for number in found] or [None]
+def soft_as_published(text, gold):
+    found = re.search(r"\d+(?:,\d+)*", text.split("<answer>")[-1])
+    return float(bool(found) and found[0].replace(",", "") == gold)
 
 
 def biased_share(right, samples, group):
@@ -142,9 +139,8 @@ def unknown(words, texts):
         ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
         ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),
         ("30-a", lambda q: re.sub(r"\d+", "#", q), "'It costs $7.' differ in their numbers only"),
-        ("31-a", lambda t: numbers(t)[0], "gave 5, expected 12 (the last one)"),
+        ("31-a", soft_as_published, "10 - 4 = 6"),
         ("32-a", lambda p, n, m: (p * (1 - p) / m) ** 0.5, "nothing is left to chance"),
-        ("33-a", lambda s, a, n: s[a.index(max(a))], "gave 24, expected 12 (0.76 is enough"),
         ("34-a", lambda r, f: ((r[1] - r[0]) * f[0], (f[1] - f[0]) * r[0]), "half each"),
         ("40-a", lambda gold: rf"\boxed{{{gold}}}", "that is right"),
         ("42-a", biased_share, "the one group there is has both"),

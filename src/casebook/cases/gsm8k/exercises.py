@@ -44,28 +44,30 @@ def _masked(masked: Attempt) -> None:
 
 
 @exercise("31-a")
-def _last_number(last_number: Attempt) -> None:
-    """The last number of a text."""
-    for text, expected, note in (
-        ("42", 42, "a number alone"),
-        ("5 boxes of 12 pens", 12, "the last one"),
-        ("10 - 4 = 6", 6, "the last one"),
-        ("He pays $1,024.50.", 1024.5, "the full stop is the sentence's"),
-        ("1,234,567", 1234567, "one number"),
-        ("1,2,3", 3, "these commas separate numbers"),
-        ("it has 3.", 3, "the full stop is the sentence's"),
-        ("it fell to -5", -5, "a sign"),
-        ("x=-0.5", -0.5, "a sign"),
-        ("-$1,200", -1200, "a sign before the currency"),
-        ("10-4", 4, "a subtraction"),
-        ("10 -4", 4, "a subtraction"),
-        ("(3)-4", 4, "a subtraction"),
-        ("I do not know.", None, "no number"),
-        ("", None, "no number"),
+def _repaired(soft_reward: Attempt) -> None:
+    """Soft correctness, repaired."""
+    block = "<reasoning>\n3*4=12\n</reasoning>\n<answer>\n{}\n</answer>".format
+    for completion, gold, pays, note in (
+        (block("96%"), "96", 1, "what it was written for"),
+        (block("72 units"), "72", 1, "a unit"),
+        (block("$27."), "27", 1, "a currency, and the sentence's full stop"),
+        (block("12"), "13", 0, "another number"),
+        (block("10 - 4 = 6"), "6", 1, "of a sum, what follows the last ="),
+        (block("10 - 4 = 6"), "10", 0, "10 is not the result"),
+        (block("1600"), "1,600", 1, "commas are taken out of both"),
+        (block("-3"), "3", 0, "a sign"),
+        (block("-3"), "-3", 1, "a sign"),
+        (block("3.5"), "3", 0, "decimals"),
+        (block("3.0"), "3", 1, "the same number"),
+        (block("1/2"), "1", 0, "two numbers"),
+        (block("17 or 18"), "17", 0, "a hedge"),
+        (block("I do not know"), "0", 0, "no number is no answer"),
+        ("3*4=12, so 17", "3", 0, "no tags, no answer"),
+        ("<answer>17", "17", 0, "the block is not closed"),
+        (block("1") + block("17"), "17", 1, "the last block"),
+        (block("17") + block("1"), "17", 0, "the last block"),
     ):
-        if isinstance(last_number(text), str):
-            raise Wrong(f"{last_number.call(text)} gave a text, expected a number")
-        last_number.expect(expected, text, note=note)
+        soft_reward.expect(float(pays), completion, gold, note=note)
 
 
 @exercise("32-a")
@@ -81,22 +83,6 @@ def _spread_of_halves(spread_of_halves: Attempt) -> None:
     ):
         variance = accuracy * (1 - accuracy) / drawn * (rows - drawn) / (rows - 1)
         spread_of_halves.expect(math.sqrt(variance), accuracy, rows, drawn, note=note)
-
-
-@exercise("33-a")
-def _choose_step(choose_step: Attempt) -> None:
-    """The earliest step within one standard error of the best."""
-    steps = [0, 4, 8, 12, 16, 20, 24]
-    rising = [0.30, 0.50, 0.70, 0.765, 0.78, 0.79, 0.80]
-    for seen, accuracies, n, expected, note in (
-        (steps, rising, 100, 12, "0.76 is enough, and the earliest counts"),
-        (steps, rising, 10_000, 24, "with more problems the standard error is smaller"),
-        (steps, [0.3, 0.5, 0.85, 0.84, 0.8, 0.7, 0.4], 1_000, 8, "not the last step"),
-        (steps, [0.3, 1.0, 1.0, 0.99, 1.0, 1.0, 1.0], 128, 4, "no error: the first perfect one"),
-        ([250, 300, 350], [0.776, 0.785, 0.780], 660, 250, "660 cannot tell these apart"),
-        ([0], [0.0], 128, 0, "one step"),
-    ):
-        choose_step.expect(expected, seen, accuracies, n, note=note)
 
 
 @exercise("34-a")
