@@ -9,34 +9,24 @@ numbers only.
 
 What stands here are the two ways in which they compare questions: by the runs of words that two
 questions share, which finds a training question with other numbers; and by the vectors of their
-words, which give neighbours and topics.
+words.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from casebook.case import load_case
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
 SPLITS = ("train", "test")
 DIMENSIONS = 100  # of the vectors: where 8,792 questions stop gaining much from one more
-CLUSTERS = 12
-NEIGHBOURS = 10
 SHINGLE = 4  # words in a row that two questions may share
 # Pairs of questions with at least this share of common shingles were read: each tells one story
 # with other numbers. Below it, they begin to share no more than a turn of phrase.
 SAME_STORY = 0.4
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
-RELATIVES = (
-    "mother|mom|father|dad|parents|sister|brother|siblings|son|daughter|uncle|aunt|cousin"
-    "|grandmother|grandma|grandfather|grandpa|niece|nephew|wife|husband|family|twin|twins"
-)
 _NUMBER = re.compile(r"\d+(?:[.,/]\d+)*")
 
 
@@ -88,17 +78,8 @@ def retold(frame: pd.DataFrame) -> dict[str, list[int]]:
     return {split: [int((best >= s).sum()) for s in SHARES] for split, best in found.items()}
 
 
-class Embedding(NamedTuple):
-    """Questions as vectors."""
-
-    words: "csr_matrix"  # (questions, terms), how much each word weighs
-    terms: np.ndarray  # the words
-    vectors: np.ndarray  # (questions, dimensions), each of length 1
-    made_by: str
-
-
-def embed(questions: Sequence[str], seed: int = 0) -> Embedding:
-    """Vectors of questions by latent semantic analysis (Deerwester et al. 1990).
+def embed(questions: Sequence[str], seed: int = 0) -> np.ndarray:
+    """A vector of length 1 for each question: latent semantic analysis (Deerwester et al. 1990).
 
     Each word is weighed by how rare it is (TF-IDF; numbers and the most common English words left
     out), and the `DIMENSIONS` directions that explain most are kept (truncated SVD by `seed`).
@@ -111,54 +92,8 @@ def embed(questions: Sequence[str], seed: int = 0) -> Embedding:
         stop_words="english", min_df=3, sublinear_tf=True, token_pattern=r"(?u)\b[a-zA-Z]{2,}\b"
     )
     words = weigh.fit_transform(questions)
-    terms = weigh.get_feature_names_out()
-    directions = min(DIMENSIONS, len(terms) - 1, len(words.indptr) - 2)
-    vectors = normalize(TruncatedSVD(directions, random_state=seed).fit_transform(words))
-    return Embedding(words, terms, vectors, f"TF-IDF and SVD, {directions} dimensions")
-
-
-def neighbours(vectors: np.ndarray, number: int = NEIGHBOURS) -> np.ndarray:
-    """`(questions, number)` positions of the nearest others by cosine, for vectors of length 1."""
-    near = np.empty((len(vectors), number), dtype=np.int64)
-    for start in range(0, len(vectors), 1_000):
-        block = vectors[start : start + 1_000] @ vectors.T
-        rows = np.arange(len(block))
-        block[rows, start + rows] = -np.inf
-        near[start : start + len(block)] = np.argpartition(-block, number - 1)[:, :number]
-    return near
-
-
-def topics(frame: pd.DataFrame, embedding: Embedding, seed: int = 0) -> list[dict[str, Any]]:
-    """One entry for each cluster that k-means finds, the largest first.
-
-    `name`: the words it uses most, above the average; `rows`; `test`: share of the rows in the
-    test split; `purity`: share of a question's nearest that lie in its cluster; `family`: share
-    that names a relative; `steps`: their mean.
-    """
-    from sklearn.cluster import KMeans
-
-    words, terms, vectors, _ = embedding
-    number = min(CLUSTERS, len(np.unique(vectors.round(6), axis=0)))
-    labels = KMeans(number, n_init=4, random_state=seed).fit_predict(vectors)
-    near = neighbours(vectors)
-    overall = np.asarray(words.mean(axis=0)).ravel()
-    kin = frame["question"].str.contains(rf"(?i)\b(?:{RELATIVES})\b")
-    same = (labels[near] == labels[:, None]).mean(axis=1)
-    facts = []
-    for k in np.argsort(-np.bincount(labels, minlength=number), kind="stable"):
-        inside = labels == k
-        more = np.asarray(words[inside].mean(axis=0)).ravel() - overall
-        facts.append(
-            {
-                "name": ", ".join(terms[np.argsort(-more)[:5]]),
-                "rows": int(inside.sum()),
-                "test": float((frame["split"][inside] == "test").mean()),
-                "purity": float(same[inside].mean()),
-                "family": float(kin[inside].mean()),
-                "steps": float(frame["steps"][inside].mean()),
-            }
-        )
-    return facts
+    directions = min(DIMENSIONS, words.shape[1] - 1, words.shape[0] - 1)
+    return normalize(TruncatedSVD(directions, random_state=seed).fit_transform(words))
 
 
 def llama_text(messages: Sequence[Mapping[str, str]]) -> str:
