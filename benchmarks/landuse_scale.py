@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from casebook.cases.landuse.landscape import generate
-from casebook.cases.landuse.oracle import iic, reference_labels, solve
+from casebook.cases.landuse.oracle import solve
 from casebook.paths import write_json
 from casebook.records import provenance
 
@@ -112,8 +112,6 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
         "status": plan.status,
         "objective": plan.objective,
         "bound": plan.bound,
-        "iic": iic(landscape, plan.labels),
-        "iic_reference": iic(landscape, reference_labels(landscape)),
         "memory_mb": peak_memory(),
         "memory_mb_before": before,
     }

@@ -17,7 +17,6 @@ from casebook.cases.landuse.oracle import (
     accepted,
     border_weights,
     connectivity,
-    iic,
     plan_from_table,
     production,
     reference_labels,
@@ -340,26 +339,6 @@ def test_a_parcel_without_a_label_is_neither_harvest_nor_habitat():
 
 
 # The integral index of connectivity
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["wheat"] * 4, 0.0),
-        (["habitat", "wheat", "wheat", "wheat"], 1 / 16),
-        (["habitat", "habitat", "wheat", "wheat"], (2 + 2 / 2) / 16),
-        (["habitat", "wheat", "habitat", "wheat"], 2 / 16),  # no path between them
-        (["habitat", "habitat", "habitat", "wheat"], (3 + 4 / 2 + 2 / 3) / 16),
-        (["habitat"] * 4, (4 + 6 / 2 + 4 / 3 + 2 / 4) / 16),
-    ],
-)
-def test_iic_of_a_row_of_four(labels, expected):
-    assert iic(row_of(*[[1, 0, 0, 0]] * 4), labels) == pytest.approx(expected)
-
-
-def test_iic_counts_borders_not_corners():
-    landscape = made([[1, 0, 0, 0]] * 2, [(0, 0), (1, 1)])
-    assert iic(landscape, ["habitat"] * 2) == pytest.approx(2 / 4)
 
 
 def test_floors_above_the_harvest_by_less_than_the_rounding_are_a_sentence():

@@ -29,8 +29,6 @@ from time import perf_counter
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
-from scipy.sparse.csgraph import shortest_path
 
 from casebook.case import CasebookError, check_name
 from casebook.cases.landuse.landscape import CROPS, HABITAT, LABELS, Landscape
@@ -134,31 +132,6 @@ def reference_labels(landscape: Landscape) -> list[str]:
     relative = yields / np.where(grown > 0, mean, 1)
     best = np.array(CROPS)[relative.argmax(axis=1)]
     return np.where(landscape.habitat, HABITAT, best).tolist()
-
-
-def iic(landscape: Landscape, labels: Labels) -> float:
-    """The integral index of connectivity of the habitat in a map of labels, 0 to 1.
-
-    IIC = sum over ordered pairs (i, j), i = j included, of a_i a_j / (1 + nl_ij) / A_L^2, where
-    nl_ij is the number of links on the shortest path between i and j, pairs without a path count
-    nothing, and A_L is the landscape's whole area (Pascual-Hortal and Saura, Landscape Ecology
-    21, 2006). Here a node is a habitat parcel and a link a common border: with whole patches as
-    nodes, two parcels side by side would not differ from one of twice the size.
-    """
-    labels = _checked(landscape, labels)
-    nodes = np.flatnonzero([label == HABITAT for label in labels])
-    number = np.full(len(landscape), -1)
-    number[nodes] = np.arange(len(nodes))
-    ends = number[landscape.borders[0]]
-    ends = ends[(ends >= 0).all(axis=1)]
-    graph = sp.csr_matrix((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (len(nodes),) * 2)
-    area = landscape.area[nodes]
-    total = 0.0
-    for start in range(0, len(nodes), 512):  # a full matrix of 8,724 parcels would be 600 MB
-        rows = np.arange(start, min(start + 512, len(nodes)))
-        links = shortest_path(graph, directed=False, unweighted=True, indices=rows)
-        total += float(area[rows] @ (1 / (1 + links)) @ area)  # no path: infinitely many links
-    return total / float(landscape.area.sum()) ** 2
 
 
 def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
