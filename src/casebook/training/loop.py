@@ -305,8 +305,6 @@ def _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks) -> Non
     for callback in callbacks:
         callback.on_train_begin(arguments, state, None, model=model)
     grpo.train(model, tokenizer, rows, list(rewards), config.settings, PLAIN[config.method], log)
-    for callback in callbacks:
-        callback.on_train_end(arguments, state, None)
 
 
 def _logged_rewards(run, config, model, tokenizer) -> list[Callable]:
