@@ -53,7 +53,6 @@ SPARE = ("#56B4E9", "#7a5195", "#a05d00", "#3b7d4f", "#aa4499", "#999933")
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 WINDOW = 7  # logged steps that a dashboard's thick lines average
 BLUES = LinearSegmentedColormap.from_list("", ["#ffffff", COLORS["policy"]])
-CHANGE = LinearSegmentedColormap.from_list("", [COLORS["correct"], "#ffffff", COLORS["policy"]])
 
 
 def figure(
@@ -250,30 +249,24 @@ def per_class(
     return drawn
 
 
-def confusion_matrix(table: pd.DataFrame, title: str, change: bool = False) -> Figure:
+def confusion_matrix(table: pd.DataFrame, title: str) -> Figure:
     """Which answer was read for which label, in percent of the label's completions.
 
-    Args:
-        table: counts, label by answer; or, with `change`, differences of shares.
-        change: colour gains blue and losses orange, and write signs.
+    `table` has counts, label by answer.
     """
-    shares = table if change else table.div(table.sum(axis=1).clip(lower=1), axis=0)
-    shares = shares.to_numpy(dtype=float)
+    shares = table.div(table.sum(axis=1).clip(lower=1), axis=0).to_numpy(dtype=float)
     rows, columns = shares.shape
     drawn, ax = figure(title, 6.4, 1.5 + 0.36 * rows)
-    largest = max(np.abs(shares).max(), 0.01) if change else 1.0
-    colors = {"cmap": CHANGE, "vmin": -largest} if change else {"cmap": BLUES, "vmin": 0}
-    ax.imshow(shares, vmax=largest, aspect="auto", **colors)
+    ax.imshow(shares, vmin=0, vmax=1, aspect="auto", cmap=BLUES)
     for (row, column), share in np.ndenumerate(shares):
-        if abs(share) >= 0.005:
-            text = f"{100 * share:+.0f}" if change else f"{100 * share:.0f}"
-            color = "#ffffff" if abs(share) > 0.6 * largest else "#222222"
-            ax.text(column, row, text, ha="center", va="center", color=color)
+        if share >= 0.005:
+            color = "#ffffff" if share > 0.6 else "#222222"
+            ax.text(column, row, f"{100 * share:.0f}", ha="center", va="center", color=color)
     ax.set_xticks(
         range(columns), list(table.columns), rotation=35, ha="right", rotation_mode="anchor"
     )
     ax.set_yticks(range(rows), list(table.index))
-    ax.set_xlabel("answer read" + (", change in percentage points" if change else ", % of row"))
+    ax.set_xlabel("answer read, % of row")
     ax.set_ylabel("right label")
     ax.grid(False)
     ax.tick_params(length=0)
@@ -331,31 +324,6 @@ def grouped_bars(
     ax.set_yticks(range(rows), list(table.index))
     ax.set_ylim(rows - 0.4, -0.6)
     _share_axis(ax, xlabel, 1.12 * max(table.to_numpy().max(), 0.1))
-    return drawn
-
-
-def distribution(
-    values: Mapping[str, Sequence[float]], title: str, xlabel: str, bins: Sequence[float]
-) -> Figure:
-    """Histograms over each other, as outlines: completion lengths before and after.
-
-    Args:
-        values: role (key of `COLORS`) -> observations.
-        xlabel: what is counted, with its unit.
-        bins: edges of the bins.
-    """
-    drawn, ax = figure(title)
-    for k, (role, sample) in enumerate(values.items()):
-        counts, _ = np.histogram(sample, bins)
-        shares, color = counts / max(len(sample), 1), COLORS[role]
-        ax.stairs(shares, bins, color=color, linewidth=1.8)
-        ax.stairs(shares, bins, color=color, fill=True, alpha=0.15)
-        said = {"color": color, "fontweight": "bold", "bbox": BEHIND_TEXT}
-        place = (0.02, 0.95 - 0.08 * k)
-        ax.text(*place, f"{role} (mean {np.mean(sample):.0f})", transform=ax.transAxes, **said)
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel("share of completions")
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return drawn
 
 

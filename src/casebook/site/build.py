@@ -63,7 +63,6 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
     stems = {page.number: page.stem for page in pages}
     headings = {page.number: page.headings for page in pages}
     templates = markdown_templates(
-        figure=records.figure_text,
         expected=results.expected,
         notebook=lambda text: link_notebooks(str(text), stems),
         heading=lambda text: heading_link(text, stems, headings),

@@ -53,11 +53,11 @@ def numbered_cases() -> list[Case]:
     return sorted(map(load_case, known_cases()), key=lambda case: case.number)
 
 
-def counted(case: str | None = None) -> dict[str, Any]:
-    """The claims of a case, or of all: their `number`, and as `rows` how they were decided: what
-    decided -> word (`records.WORDS`, not run here) -> number of claims."""
+def counted() -> dict[str, Any]:
+    """The claims of all cases: their `number`, and as `rows` how they were decided: what decided
+    -> word (`records.WORDS`, not run here) -> number of claims."""
     together: Counter = Counter()
-    for found in records.tally(None if case is None else [case]).values():
+    for found in records.tally().values():
         together.update(found)  # all have the same columns, in one order
     rows: dict[str, dict[str, int]] = {}
     for (evidence, word), count in together.items():
