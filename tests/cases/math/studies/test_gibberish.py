@@ -1,4 +1,4 @@
-"""Signs of gibberish: what each sees, what each misses, and when an alarm came first."""
+"""Signs of gibberish: what each sees, and what each misses."""
 
 import json
 import math
@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from casebook.cases.math.studies.gibberish import (
     HEALTHY,
     SIGNS,
-    Lead,
-    Rule,
     broken_latex,
     healthy_range,
     latex_fault,
-    lead_time,
     ngrams,
     of_run,
     one_text,
@@ -211,38 +208,7 @@ def test_the_signs_of_a_run_stand_by_step(run):
     assert signs["gradient norm"].isna().all()  # it was not logged
 
 
-# Alarms and falls
-
-ACCURACY = pd.Series({0: 0.3, 6: 0.6, 12: 0.55, 18: 0.39, 24: 0.5})
-
-
-def test_accuracy_has_fallen_below_its_own_earlier_maximum():
-    quiet = pd.Series({0: 0.0})
-    assert lead_time(quiet, ACCURACY, Rule(drop=0.20)) == Lead(None, 18)
-    assert lead_time(quiet, ACCURACY, Rule(drop=0.25)) == Lead(None, None)
-
-
-@pytest.mark.parametrize(
-    ("readings", "patience", "alarm", "verdict"),
-    [
-        ([0, 2, 2, 0, 0, 0], 2, 6, "foretold"),
-        ([0, 2, 2, 0, 0, 0], 1, 3, "foretold"),
-        ([0, 2, 0, 2, 0, 2], 2, None, "missed"),
-        ([0, 0, 0, 0, 0, 2, 2], 2, 18, "late"),
-        ([2, 2, 2], 2, 3, "foretold"),
-    ],
-)
-def test_an_alarm_wants_odd_readings_in_a_row(readings, patience, alarm, verdict):
-    sign = pd.Series(readings, index=range(0, 3 * len(readings), 3), dtype=float)
-    lead = lead_time(sign, ACCURACY, Rule(high=1.0, patience=patience))
-    assert (lead.alarm, lead.verdict) == (alarm, verdict)
-    assert lead.steps == (None if alarm is None else 18 - alarm)
-
-
-def test_an_alarm_in_a_run_that_does_not_fall_is_false():
-    steady, odd = pd.Series({0: 0.5, 6: 0.6}), pd.Series({1: 9.0, 2: 9.0})
-    assert lead_time(odd, steady, Rule(high=1.0)).verdict == "false alarm"
-    assert lead_time(odd, steady, Rule(high=10.0)).verdict == "quiet"
+# What is healthy
 
 
 @pytest.mark.parametrize(
@@ -258,4 +224,4 @@ def test_the_record_has_the_signs_of_the_runs_that_are_read():
     assert {HEALTHY, "hot"} <= set(signs)
     for frame in signs["hot"].values():
         assert list(frame.columns) == [*SIGNS, "accuracy"]
-        assert lead_time(frame["entropy"], frame["accuracy"], Rule()).fall is not None
+        assert frame["accuracy"].max() - frame["accuracy"].dropna().iloc[-1] > 0.2  # it fell

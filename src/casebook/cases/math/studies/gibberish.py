@@ -10,9 +10,8 @@ tokens
 
 so a policy that repeats one easy phrase may surprise its base less than a healthy one does.
 
-A sign is worth what it says *before* accuracy falls, and how seldom it cries wolf. Both need rules
-that are written down before anything is measured: what counts as a fall and what as an alarm
-(`Rule`), and what is healthy (`healthy_range`). `lead_time` is the rest.
+A sign is worth what it says *before* accuracy falls, and how seldom it speaks in a run that goes
+well. `healthy_range` says where it stays in such runs; notebook 44 has the rest of the rule.
 """
 
 import functools
@@ -267,34 +266,6 @@ def of_run(run: Any, known: Mapping[int, frozenset], base: tuple | None = None) 
     return signs.reindex(columns=[*SIGNS, "accuracy"]).astype(float)
 
 
-class Rule(NamedTuple):
-    """What counts as an alarm and what counts as a fall; written down before measuring."""
-
-    low: float = -math.inf  # the healthy range of the sign; outside it a reading is odd
-    high: float = math.inf
-    patience: int = 2  # so many odd readings in a row are an alarm, at the last of them
-    drop: float = 0.20  # accuracy has fallen when it is this far below its earlier maximum
-
-
-class Lead(NamedTuple):
-    """When the alarm sounded and when accuracy had fallen, as steps; `None`: never."""
-
-    alarm: int | None
-    fall: int | None
-
-    @property
-    def steps(self) -> int | None:
-        """How many steps the alarm came before the fall; negative if after; `None` without both."""
-        return None if None in self else self.fall - self.alarm
-
-    @property
-    def verdict(self) -> str:
-        """`foretold`, `late` (at the fall or after it), `missed`, `false alarm` or `quiet`."""
-        if self.fall is None:
-            return "quiet" if self.alarm is None else "false alarm"
-        return "missed" if self.alarm is None else "foretold" if self.steps > 0 else "late"
-
-
 def healthy_range(
     curves: Iterable[pd.Series], way: int, margin: float = 0.25
 ) -> tuple[float, float]:
@@ -318,29 +289,6 @@ def healthy_range(
     )
 
 
-def lead_time(signal: pd.Series, accuracy: pd.Series, rule: Rule) -> Lead:
-    """How long before accuracy fell an alarm sounded, in optimiser steps.
-
-    Args:
-        signal: readings of a sign by step; missing ones are passed over.
-        accuracy: held-out accuracy by step, as a share.
-        rule: made before looking at this run.
-
-    A lead is no finer than the steps between two evaluations: a fall is seen where accuracy is
-    measured, not where it happens.
-
-    >>> sign = pd.Series({2: 0.1, 4: 0.9, 6: 0.8, 8: 0.9})
-    >>> accuracy = pd.Series({0: 0.5, 6: 0.6, 12: 0.1})
-    >>> lead_time(sign, accuracy, Rule(high=0.5)).steps
-    6
-    """
-    signal, accuracy = signal.dropna().sort_index(), accuracy.dropna().sort_index()
-    odd = (signal < rule.low) | (signal > rule.high)
-    in_a_row = odd.rolling(rule.patience).sum() == rule.patience
-    fallen = accuracy.cummax() - accuracy > rule.drop
-    return Lead(_first(in_a_row), _first(fallen))
-
-
 def recorded() -> dict[str, dict[int, pd.DataFrame]]:
     """The committed signs: arm -> seed -> frame as `of_run` gives it."""
     found: dict[str, dict[int, pd.DataFrame]] = {}
@@ -353,8 +301,3 @@ def recorded() -> dict[str, dict[int, pd.DataFrame]]:
 
 def _runs(items: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return list(zip(*(items[i:] for i in range(n)), strict=False))
-
-
-def _first(happened: pd.Series) -> int | None:
-    steps = happened.index[happened.to_numpy(dtype=bool)]
-    return int(steps[0]) if len(steps) else None
