@@ -2,7 +2,6 @@
 
 import json
 import re
-from operator import eq
 from pathlib import Path
 
 import nbformat
@@ -94,18 +93,6 @@ def published_form(completions, **columns):
     return [float(bool(re.match(form, text, re.S | re.M))) for text in completions]
 
 
-def first(found):
-    return next(found, None)
-
-
-def agreement(first, second, answered_only=False):
-    pairs = [p for p in zip(first, second, strict=True) if not answered_only or None not in p]
-    first, second = zip(*pairs, strict=True)
-    by_chance = sum(first.count(x) * second.count(x) / len(first) ** 2 for x in {*first, *second})
-    same = sum(map(eq, first, second)) / len(first)
-    return 0.0 if by_chance == 1 else (same - by_chance) / (1 - by_chance)
-
-
 def soft_as_published(text, gold):
     found = re.search(r"\d+(?:,\d+)*", text.split("<answer>")[-1])
     return float(bool(found) and found[0].replace(",", "") == gold)
@@ -124,9 +111,6 @@ def soft_as_published(text, gold):
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
         ("13-a", lambda p, silent: 2, "expected 5"),
         ("21-a", published_form, "the answer on one line"),
-        ("22-a", lambda answers: sum("|" not in a for a in answers) / len(answers), "two labels"),
-        ("23-a", lambda v, d: first(i for i in range(1, len(v)) if v[i - 1] - v[i] > d), "slow"),
-        ("24-a", lambda a, b: max(0, agreement(a, b)), "do not cut at 0"),
         ("31-a", soft_as_published, "10 - 4 = 6"),
         ("40-a", lambda gold: rf"\boxed{{{gold}}}", "that is right"),
     ],
