@@ -56,6 +56,7 @@ def test_a_page_says_when_its_run_was_smoke_failed_skipped_or_of_other_code(seri
         ("[a](11_x.ipynb)", "[a](11_x.ipynb)"),
         ("[a](../notebooks/11_x.ipynb#two)", "[a](11_x.ipynb#two)"),
         ("[a](12_none.ipynb)", "a"),
+        ("[a](../docs/glossary.md)", "[a](glossary.md)"),
     ],
 )
 def test_links_lead_somewhere_or_are_words(series, link, mended):

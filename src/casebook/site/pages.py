@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 from casebook import paths
 from casebook.case import Case, CasebookError
+from casebook.site.files import DOCS
 from casebook.site.normalise import PYTHON
 from casebook.site.series import read_status
 
@@ -164,7 +165,8 @@ def mend_links(text: str, stems: set[str]) -> str:
     def mend(match: re.Match) -> str:
         words, target, anchor = match.groups(default="")
         name = Path(target).name
-        if name.endswith(".ipynb") and name.removesuffix(".ipynb") in stems:
+        plain = target.startswith("../docs/") and (DOCS / name).exists()
+        if plain or (name.endswith(".ipynb") and name.removesuffix(".ipynb") in stems):
             return f"[{words}]({name}{anchor})"
         if repository := paths.repository():
             inside = os.path.normpath(os.path.join("notebooks", target))
