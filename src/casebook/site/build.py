@@ -16,11 +16,10 @@ import nbformat
 
 from casebook import paths, records
 from casebook.case import PROFILES, Case, CasebookError
-from casebook.site import results
+from casebook.site import results, tables
 from casebook.site.files import DOCS, markdown_templates, write_if_changed
 from casebook.site.pages import Page, chapters_of, heading_link, link_notebooks, read_pages
 from casebook.site.report import write_report
-from casebook.site.tables import transcripts as opening_transcripts
 from casebook.site.transcripts import write_transcripts
 
 
@@ -75,7 +74,7 @@ def write_sources(source: Path, pages: Sequence[Page], transcripts: Mapping[str,
         "before": [page for page in others if page.number < "10"],
         "after": [page for page in others if page.number >= "10"],
         "shown": transcripts,
-        "transcripts": opening_transcripts(),
+        "transcripts": tables.transcripts(),
         "real": results.real_model(),
         "benchmarks": results.benchmarks(),
         "grades": results.GRADES,
