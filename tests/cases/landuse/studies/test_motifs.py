@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from casebook.cases.landuse.studies import motifs
-from casebook.cases.landuse.studies.motifs import MOTIFS, conformance, tags
+from casebook.cases.landuse.studies.motifs import MOTIFS, tags
 
 # The tagger
 
@@ -59,36 +59,8 @@ def test_plain_description_shows_no_motif(text):
 @example("\ud800 corn \x00")
 @example("corn 1.1 " * 50_000)
 @example("north east west south " * 20_000)
-def test_any_input_gives_motifs_and_steps(text):
+def test_any_input_gives_motifs(text):
     assert tags(text) <= set(MOTIFS)
-    assert set(map(type, conformance(text).values())) == {bool}
-
-
-# The flow in a text
-
-FLOWING = """<think>
-Central wheat 3.1, oat 2.9, corn 0; neighbours similar.
-Drop corn, it is zero.
-Wheat is the highest.
-Connectivity is 0.4.
-No corridor and no belt.
-Therefore wheat.
-</think>
-<answer>wheat</answer>"""
-
-
-def test_a_completion_that_follows_the_flow_shows_every_step():
-    assert set(conformance(FLOWING)) == {
-        *("parse", "prune", "highest yield", "connectivity", "edge case", "explain", "close")
-    }
-    assert all(conformance(FLOWING).values())
-
-
-def test_steps_out_of_order_do_not_all_count():
-    head, *body, tail, answer = FLOWING.splitlines()
-    backwards = conformance("\n".join([head, *reversed(body), tail, answer]))
-    assert 1 < sum(backwards.values()) < 6
-    assert backwards["close"]
 
 
 # How far it can be trusted

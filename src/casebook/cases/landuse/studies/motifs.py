@@ -1,14 +1,13 @@
 """Which of the source's heuristics a reasoning text shows, and how far that can be trusted.
 
 The source says neither who counted its seven motifs nor by what rule. Here a tagger finds them by
-words, and its precision and recall are measured on texts that were labelled by hand. A second
-reader looks for the steps of the source's reasoning flow, in their order.
+words, and its precision and recall are measured on texts that were labelled by hand.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -154,59 +153,6 @@ def tags(text: Any) -> frozenset[str]:
             for way in ways
         )
     )
-
-
-_CLOSED = re.compile(r"</think>\s*<answer>")
-_STEPS: Mapping[str, tuple[str, ...]] = {
-    "parse": (rf"{_CROP}.{{0,20}}\d", rf"{_CROP}.{{0,60}}{_CROP}|\bcentral\b|{_NEAR}"),
-    "prune": (
-        r"\bzero\b|\b0(?:\.0+)?\b|\b(?:cannot|does not|do not) grow"
-        r"|\b(?:ignore|discard|drop|exclude)",
-    ),
-    "highest yield": (r"\b(?:highest|best|top|most|max\w*|leads?|wins?)\b", rf"{_CROP}|{_YIELD}"),
-    "connectivity": (r"\bconnectivity\b|\blinks?\b|\bconnected\b",),
-    "edge case": (
-        r"\bcorridor|\bbelt\b|\bbridg|\brotation|\bdiscontinu|\bgap\b|\bhalf (?:of )?the neigh",
-    ),
-    "explain": (
-        r"\bbecause\b|\btherefore\b|\bso\b|\bhence\b|\bthus\b|\bsince\b|=>|\bfinal\w*\b|\bdeci\w+|\bchoose\b",
-        rf"{_CROP}|\bhabitat\b|\bit\b",
-    ),
-}
-_STEP_PATTERNS = {step: [re.compile(part) for part in parts] for step, parts in _STEPS.items()}
-
-
-def conformance(text: Any) -> dict[str, bool]:
-    """Which steps of the source's reasoning flow a completion takes, in the flow's order.
-
-    A step counts if a sentence shows it and it belongs to the longest chain of steps whose
-    sentences do not go backwards; `close` is `</think>` followed by `<answer>`. Like `tags`, it
-    takes any input and reads 20,000 characters.
-
-    >>> conformance("Wheat 3.1, oat 2.9, corn 0: drop corn. Wheat is highest.")["prune"]
-    True
-    """
-    whole = completion_text(text)[:LONGEST]
-    sentences = _sentences(whole)
-    at = {
-        step: [i for i, s in enumerate(sentences) if all(part.search(s) for part in parts)]
-        for step, parts in _STEP_PATTERNS.items()
-    }
-    shown = [step for step in at if at[step]]
-    chain = next(
-        (c for n in range(len(shown), 0, -1) for c in combinations(shown, n) if _in_order(c, at)),
-        (),
-    )
-    return {step: step in chain for step in at} | {"close": bool(_CLOSED.search(whole))}
-
-
-def _in_order(chain: Sequence[str], at: Mapping[str, Sequence[int]]) -> bool:
-    reached = 0
-    for step in chain:
-        reached = next((i for i in at[step] if i >= reached), -1)
-        if reached < 0:
-            return False
-    return True
 
 
 def read_labelled() -> pd.DataFrame:
