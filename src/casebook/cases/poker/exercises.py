@@ -4,7 +4,7 @@ import numpy as np
 
 from casebook.cases.poker.oracle import CATEGORIES, LABELS
 from casebook.cases.poker.rewards import CLASS_WEIGHTS
-from casebook.exercises import Attempt, Wrong, exercise, numbers, same, show
+from casebook.exercises import Attempt, Wrong, exercise, same, show
 from casebook.rewards import attacks
 
 _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
