@@ -6,7 +6,7 @@ from casebook.exercises import Attempt, Wrong, exercise, show
 
 @exercise("40-a")
 def _fool(fool: Attempt) -> None:
-    """A wrong answer in a box that math-verify pays, whatever the reference."""
+    """A wrong answer in a box that math-verify accepts, whatever the reference."""
     from casebook.cases.math.studies.verifiers import math_verify_boxed  # pandas comes with it
 
     for gold in ("7", r"\frac{3}{4}", "x+1"):
@@ -17,4 +17,4 @@ def _fool(fool: Attempt) -> None:
         if equivalent(got, gold):
             raise Wrong(f"{call}: that is right")
         if not math_verify_boxed(got, gold):
-            raise Wrong(f"{call}: math-verify does not pay it")
+            raise Wrong(f"{call}: math-verify does not accept it")
