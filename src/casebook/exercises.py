@@ -36,7 +36,7 @@ def check(name: str, attempt: Any) -> None:
     >>> check("12-a", lambda answers, weights: ...)
     12-a: not done yet
     >>> check("12-a", lambda answers, weights: 2.0)
-    12-a: not right yet: it gave 2.0, expected a label and its mean reward
+    12-a: not right yet: it gave 2, expected a label and its mean reward
     """
     known = checks()
     check_name("exercise", name, known)
