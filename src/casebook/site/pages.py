@@ -153,7 +153,7 @@ def reading_minutes(notebook: NotebookNode) -> int:
     return round(words / 200 + lines / 8 + figures)
 
 
-LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def mend_links(text: str, stems: set[str]) -> str:
