@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from casebook.site import reading_minutes
 from casebook.site.colab import install_cell, variant_of
 from casebook.site.normalise import normalise
 from casebook.site.notebooks import group_of, stage_of
@@ -107,6 +108,27 @@ def test_no_secret_and_no_path_of_a_machine(notebook):
     for text in texts(notebook):
         assert not SECRET.search(text)
         assert not ABSOLUTE.search(text), ABSOLUTE.search(text)
+
+
+# As a page
+
+PATH = {"00", "01", "02", "03", "04", "10", "11", "12", "13", "14", "16"}  # 25 minutes, else 30
+
+
+def test_a_page_is_short_and_says_what_one_learns_and_where_to_go_on(path, notebook):
+    assert reading_minutes(notebook) <= (27 if path.stem[:2] in PATH else 33)
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert re.search(r"(?s)\*You learn\*.*\*You need\*.*\*Reading:?\*.* minutes", prose[0])
+    foot = "\n".join(prose[-6:])
+    assert re.search(r"(?s)Remember.*\*\*Try.*\*\*Next", foot)
+    title, target = re.search(r"\*\*Next:?\*\*:? \[(.*?)\]\((\d\d_\w+\.ipynb)\)", foot).groups()
+    assert f"# {title}" == nbformat.read(path.parent / target, 4).cells[0].source.splitlines()[0]
+
+
+def test_the_series_has_at_most_7000_lines_of_code():
+    cells = [cell for path in NOTEBOOKS for cell in code_cells(nbformat.read(path, 4))]
+    own = [cell for cell in cells if "install" not in cell.metadata.get("tags", [])]
+    assert sum(bool(line.strip()) for c in own for line in c.source.splitlines()) <= 7000
 
 
 # As run
