@@ -53,6 +53,7 @@ SPARE = ("#56B4E9", "#7a5195", "#a05d00", "#3b7d4f", "#aa4499", "#999933")
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 WINDOW = 7  # logged steps that a dashboard's thick lines average
 BLUES = LinearSegmentedColormap.from_list("", ["#ffffff", COLORS["policy"]])
+CHANGE = LinearSegmentedColormap.from_list("", [COLORS["correct"], "#ffffff", COLORS["policy"]])
 
 
 def figure(

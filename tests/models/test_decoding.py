@@ -18,12 +18,24 @@ from casebook.models.decoding import (
     constrained_generation,
     constraint_for,
     label_tokens,
-    written,
 )
 
 CASE = load_case("poker")
 END, PAD = 0, 9
 TEXTS = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=5), min_size=1, max_size=6)
+
+
+def written(constraint, longest=16):
+    """All texts that a rule allows, as token ids without the end, up to `longest` tokens."""
+    whole, unfinished = [], [()]
+    while unfinished:
+        start = unfinished.pop()
+        for token in constraint.allowed(start):
+            if token == constraint.eos:
+                whole.append(start)
+            elif len(start) < longest:
+                unfinished.append((*start, token))
+    return sorted(whole)
 
 
 @pytest.fixture(scope="module")
