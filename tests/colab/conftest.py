@@ -56,7 +56,7 @@ FORMS = {
 # With Unsloth first, as what is beside it is found only then.
 COMMAND = "from casebook.backend import choose_backend; choose_backend('t4'); "
 COMMAND += "from casebook.cli import main; main()"
-PREFIX = 64  # bytes of noise in place of a prompt
+PREFIX = 64  # tokens of noise in place of a prompt
 TRAIN, TEST, HELD_BACK = 300, 40, 256
 EXAMPLE = "Question: What is {}+{}?\nAnswer: It is $\\boxed{{{}}}$."
 
@@ -80,7 +80,8 @@ def prompt_parts(name: str) -> list[str]:
     rows = load_case(name).load("train", "nano" if name in ANSWERS else "t4").select(range(20))
     prompts = "\n".join(map(text_of, rows["prompt"]))
     folder = paths.ROOT / "src/casebook/cases" / name
-    files = [file for file in folder.glob("*.py") if file.name != "rungs.py"]  # asks otherwise
+    ask = ("data.py", "templates.py")
+    files = [folder / name for name in ask if (folder / name).exists()]
     words = re.findall(r" ?[A-Za-z]{4,}", " ".join([EXAMPLE, *(f.read_text() for f in files)]))
     return sorted({*words, *re.findall(r"[^\d\n]{4,}", prompts)})
 
@@ -102,7 +103,7 @@ def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
     labels = torch.tensor([silent + row + [-100] * (width - len(row)) for row in ids])
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(steps):
-        prompts = torch.randint(0, 256, (len(ids), PREFIX))
+        prompts = torch.randint(0, len(tokenizer), (len(ids), PREFIX))
         inputs = torch.cat([prompts, ends], dim=1)
         loss = model(input_ids=inputs, labels=labels).loss
         optimiser.zero_grad()
