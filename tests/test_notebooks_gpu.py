@@ -59,7 +59,7 @@ def test_the_cell_by_hand_loads_what_the_run_loads_but_no_engine(profile):
     source = code_of("13_poker_grpo", "FastLanguageModel.from_pretrained(")
     names = {"set_seed": lambda seed: None, "SEED": 0, "settings": given, "torch": torch}
     exec(source, names | {"models": models, "FastLanguageModel": FastLanguageModel})
-    expected = models.base_arguments(given | {"fast_inference": False})
+    expected = models.load.base_arguments(given | {"fast_inference": False})
     assert isinstance(asked["dtype"], torch.dtype)
     assert asked.pop("device_map") == expected.pop("device_map", "sequential")
     whole = expected.pop("full_finetuning")  # of the processor's profiles alone, where PEFT loads

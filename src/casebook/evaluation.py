@@ -190,7 +190,7 @@ def evaluate(
     for job, ids, size in _stored(store, jobs):
         written[job] = completed(tokenizer, prompts[job[0]], ids, ends)
         sizes.append(size)
-    with _measuring(model):
+    with measuring(model):
         for decoding in ("greedy", "sample"):
             todo = [job for job in jobs if job[1] == decoding and job not in written]
             ids = [prompts[row] for row, _, _ in todo]
@@ -362,14 +362,14 @@ def plain_text_perplexity(model: Any, tokenizer: Any) -> dict[str, float]:
 
 
 def _perplexity(model: Any, batch: Sequence[tuple[list[int], list[int]]]) -> dict[str, float]:
-    with _measuring(model):
+    with measuring(model):
         logps, mask = token_logps(model, batch)
     figure = mean_interval((-(logps * mask).sum(1) / mask.sum(1)).numpy(force=True))
     return figure | {name: math.exp(figure[name]) for name in ("value", "low", "high")}
 
 
 @contextmanager
-def _measuring(model: Any) -> Iterator[None]:
+def measuring(model: Any) -> Iterator[None]:
     """`eval` mode for the time being; no random number of a training is used."""
     was_training = model.training
     model.eval()

@@ -219,18 +219,9 @@ def accuracy_bars(
 
 
 def per_class(
-    before: Mapping[str, Mapping[str, float]],
-    after: Mapping[str, Mapping[str, float]],
-    title: str,
-    names: tuple[str, str] = ("base", "after GRPO"),
+    before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]], title: str
 ) -> Figure:
-    """Recall by label, before and after, with intervals.
-
-    Args:
-        before: label -> figure, for the base model.
-        after: label -> figure, for the trained policy; may be empty.
-        names: what the two are called.
-    """
+    """Recall by label with intervals, of the base model (label -> figure) and after GRPO."""
     drawn, ax = figure(title, height=0.8 + 0.3 * max(len(before), 4))
     for position, label in enumerate(before):
         if label in after:
@@ -240,10 +231,9 @@ def per_class(
             if label in figures:
                 _whisker(ax, figures[label], position, COLORS[role])
                 ax.plot(figures[label]["value"], position, "o", color=COLORS[role], markersize=6)
-    for figures, role, name in ((before, "base", names[0]), (after, "policy", names[1])):
-        if figures:
-            first = next(iter(figures.values()))["value"]
-            ax.text(first, -0.55, name, color=COLORS[role], ha="center", fontweight="bold")
+    for figures, role, name in ((before, "base", "base"), (after, "policy", "after GRPO")):
+        first = next(iter(figures.values()))["value"]
+        ax.text(first, -0.55, name, color=COLORS[role], ha="center", fontweight="bold")
     ax.set_yticks(range(len(before)), list(before))
     ax.set_ylim(len(before) - 0.4, -1.0)
     _share_axis(ax, "recall, with 95 % interval", 1.02)
@@ -275,34 +265,12 @@ def confusion_matrix(table: pd.DataFrame, title: str) -> Figure:
     return drawn
 
 
-# Distributions
-
-
-def label_histogram(
-    histograms: Mapping[str, Mapping[str, int]], labels: Sequence[str], title: str
-) -> Figure:
-    """How often each label was answered: one group of bars a label, one bar a model.
-
-    Args:
-        histograms: role (key of `COLORS`) -> label -> count.
-        labels: the labels, in order; anything else in a histogram, such as "none", follows.
-    """
-    counts = pd.DataFrame(histograms)
-    names = [*labels, *sorted(set(counts.index) - set(labels))]
-    counts = counts.reindex(names).fillna(0)
-    table = counts / counts.sum().clip(lower=1)
-    return grouped_bars(table, title, "share of completions", reference=1 / len(labels))
-
-
-def grouped_bars(
-    table: pd.DataFrame, title: str, xlabel: str, reference: float | None = None
-) -> Figure:
+def grouped_bars(table: pd.DataFrame, title: str, xlabel: str) -> Figure:
     """Shares side by side: one group a row, one bar a column.
 
     Args:
         table: shares; the columns are keys of `COLORS`.
         xlabel: what the shares are of.
-        reference: the share that equal shares would be, marked by a dashed line.
     """
     rows, columns = table.shape
     drawn, ax = figure(title, height=1.0 + (0.1 + 0.15 * columns) * rows)
@@ -318,10 +286,6 @@ def grouped_bars(
                 said += f" {role}"
                 look |= {"fontsize": 8, "fontweight": "bold", "color": COLORS[role]}
             ax.annotate(said, (share, position), (3, 0), textcoords="offset points", **look)
-    if reference is not None:
-        ax.axvline(reference, color=COLORS["oracle"], linestyle="--", linewidth=0.9, zorder=0)
-        place = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
-        ax.annotate("equal shares", (reference, 1), fontsize=7, **place)
     ax.set_yticks(range(rows), list(table.index))
     ax.set_ylim(rows - 0.4, -0.6)
     _share_axis(ax, xlabel, 1.12 * max(table.to_numpy().max(), 0.1))
@@ -406,8 +370,7 @@ def _curves(
         smooth = values.rolling(WINDOW, center=True, min_periods=1).mean()
         ax.plot(metrics["step"], values, color=color, linewidth=0.7, alpha=0.4)
         ax.plot(metrics["step"], smooth, color=color, marker="o" if len(values) == 1 else None)
-        if label:
-            ends.append((float(smooth.dropna().iloc[-1]), label, color))
+        ends.append((float(smooth.dropna().iloc[-1]), label, color))
     if not drawn:
         ax.text(0.5, 0.5, f"no {what} logged", transform=ax.transAxes, ha="center", color="#777777")
         ax.set_yticks([])

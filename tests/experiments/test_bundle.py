@@ -56,7 +56,7 @@ def edited(content: bytes, name: str, change) -> bytes:
         files[name] = bundle._lines(change(lines) or lines)
     else:
         value = json.loads(files[name])
-        files[name] = bundle._json(value | change)
+        files[name] = json.dumps(value | change).encode()
     return bundle._zipped(files)
 
 
@@ -248,7 +248,7 @@ def test_a_gpu_run_is_checked_on_a_processor_and_needs_its_rows(monkeypatch):
         "before": [[row, decoding, 0, [7, end], "I cannot tell."] for row, decoding in jobs],
         "after": [[row, decoding, 0, [7, end], right[row]] for row, decoding in jobs],
     }
-    files = {"config.json": bundle._json(wanted)}
+    files = {"config.json": json.dumps(wanted).encode()}
     files |= {f"completions/{when}/test.jsonl": bundle._lines(lines[when]) for when in lines}
     found = check_bundle(bundle._zipped(files))
     assert [found[when]["greedy_accuracy"]["value"] for when in lines] == [0, 1]

@@ -131,7 +131,7 @@ class Loader:
 
     def from_pretrained(self, model_name, fast_inference, **arguments):
         self.loads += 1
-        model, tokenizer = models.PeftLanguageModel.from_pretrained(model_name)
+        model, tokenizer = load.PeftLanguageModel.from_pretrained(model_name)
         if fast_inference:
             model.vllm_engine = Engine()
             self.engines.append(model.vllm_engine)
@@ -139,7 +139,7 @@ class Loader:
 
     def get_peft_model(self, model, **arguments):
         carried = getattr(model, "vllm_engine", None)
-        model = models.PeftLanguageModel.get_peft_model(model, **arguments)
+        model = load.PeftLanguageModel.get_peft_model(model, **arguments)
         if carried:
             model.vllm_engine, model.fast_generate = carried, carried.generate
             model.load_lora = lambda folder, load_tensors: ("adapter", load_tensors)

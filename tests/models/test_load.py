@@ -87,7 +87,7 @@ def test_a_policy_is_described_by_what_was_loaded():
 
 @pytest.mark.parametrize("card", ["{", "[]", '{"case": "poker"}', None])
 def test_a_broken_card(saved, card):
-    (saved / models.CARD).unlink() if card is None else (saved / models.CARD).write_text(card)
+    (saved / load.CARD).unlink() if card is None else (saved / load.CARD).write_text(card)
     with pytest.raises(CasebookError, match=r"has no casebook\.json|cannot be read"):
         models.load_saved(saved)
     with pytest.raises(CasebookError, match="no model folder"):
@@ -209,9 +209,9 @@ def test_what_is_trained_on_the_processor_never_goes_to_a_gpu(device_map, place,
     monkeypatch.setattr(
         load.PreTrainedModel, "to", lambda model, where: places.append(where) or model
     )
-    models.PeftLanguageModel.from_pretrained(str(NANO), device_map=device_map)
+    load.PeftLanguageModel.from_pretrained(str(NANO), device_map=device_map)
     assert places == [place]
-    nano, t4 = (models.base_arguments(models.read_settings("poker", p)) for p in ("nano", "t4"))
+    nano, t4 = (load.base_arguments(models.read_settings("poker", p)) for p in ("nano", "t4"))
     assert t4["use_exact_model_name"]  # Unsloth would load another repository
     assert nano["device_map"] == "cpu"
     assert "device_map" not in t4

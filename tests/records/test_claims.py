@@ -450,10 +450,10 @@ def test_a_difference_of_shares_keeps_what_lies_below_zero():
     ],
 )
 def test_telling_a_label_from_the_others_is_not_naming_it_often(confusion, value, recalled):
-    found = records.discrimination(confusion, 0, samples=2)
+    found = records.figures.discrimination(confusion, 0, samples=2)
     assert found["value"] == pytest.approx(value)
     assert found["low"] <= value <= found["high"]
-    assert records.labels_recalled(confusion) == recalled
+    assert records.figures.labels_recalled(confusion) == recalled
 
 
 # What is committed

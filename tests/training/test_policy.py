@@ -80,7 +80,7 @@ def test_rewards_are_those_of_the_run_and_not_of_its_profile(tmp_path):
 
 @pytest.mark.slow
 def test_a_chat_model_is_asked_by_its_template(tmp_path, chat_model):
-    model, tokenizer = models.PeftLanguageModel.from_pretrained(str(chat_model("qwen2_5")))
+    model, tokenizer = models.load.PeftLanguageModel.from_pretrained(str(chat_model("qwen2_5")))
     settings = models.read_settings("poker", "t4") | {
         **{"model_name_or_path": str(chat_model("qwen2_5")), "dtype": "float32"},
         **{"load_in_4bit": False, "fast_inference": False, "use_cpu": True},

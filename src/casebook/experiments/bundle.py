@@ -83,7 +83,7 @@ def export_run(
         raise CasebookError(f"the adapter in {run.path} is not the one that was measured")
     settings = {name: v for name, v in record["config"].items() if name not in UNSENT}
     tokenizer = AutoTokenizer.from_pretrained(run.adapter)
-    files = {CONFIG: _json(settings)}
+    files = {CONFIG: json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False).encode()}
     for path in sorted((run.path / "measured").glob("*/*.jsonl")):
         stored = [json.loads(line) for line in path.read_text().splitlines() if line]
         texts = tokenizer.batch_decode([ids for *_, ids, _ in stored], skip_special_tokens=True)
@@ -112,10 +112,6 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
             entry = zipfile.ZipInfo(name)  # with a fixed date: the same run gives the same bytes
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
 
 def _lines(values: Iterable[Any]) -> bytes:

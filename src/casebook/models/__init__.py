@@ -7,10 +7,7 @@ from casebook.backend import hardware
 # `load` comes first: where CASEBOOK_BACKEND names Unsloth, it imports it before what it patches.
 from casebook.models.engine import free as free_engine
 from casebook.models.load import (
-    CARD,
     FastLanguageModel,
-    PeftLanguageModel,
-    base_arguments,
     base_weights,
     describe,
     largest_change,

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import constants, get_session
+from transformers import AutoTokenizer
 
 from casebook.backend import choose_backend
 from casebook.case import CasebookError, load_case
 from casebook.models import model_source
+from casebook.models.generation import out_of_memory, token_ids
 from casebook.preflight import estimate
 from casebook.preflight.sizes import GIB, Machine, Shape, machine_for, shape_of
 from casebook.settings import check_present, checked
@@ -75,7 +77,6 @@ def preflight(
         reasons.append(f"memory: it takes {size} on {machine.name}")
     figures = None
     if measure and word != NOT:
-        from casebook.models.generation import out_of_memory
         from casebook.preflight.measured import measured
 
         try:
@@ -142,10 +143,6 @@ def longest_prompt(settings: Mapping[str, Any], shape: Shape) -> tuple[int, str]
     except CasebookError:
         return room, "the longest that the settings allow: the data are not here"
     prompts = rows.select(range(min(SEEN, len(rows))))["prompt"]
-    from transformers import AutoTokenizer
-
-    from casebook.models.generation import token_ids
-
     try:
         source = model_source(settings["model_name_or_path"])
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 import yaml
+from transformers import AutoConfig
 
 from casebook.case import CasebookError, check_name
 from casebook.models import model_source
@@ -70,8 +71,6 @@ def shape_of(model: str) -> Shape:
     source = model_source(model)
     if source in known_shapes():
         return known_shapes()[source]
-    from transformers import AutoConfig
-
     try:
         config = AutoConfig.from_pretrained(source).get_text_config()
     except (OSError, ValueError) as error:

@@ -3,7 +3,6 @@
 # ruff: noqa: F401
 
 from casebook.records.claims import (
-    BASIS,
     EXPLORATORY,
     VERDICTS,
     WORDS,
@@ -20,14 +19,7 @@ from casebook.records.claims import (
     verdict_tables,
     write_up_box,
 )
-from casebook.records.figures import (
-    answer_entropy,
-    difference_of,
-    discrimination,
-    figures_at,
-    labels_recalled,
-    pooled,
-)
+from casebook.records.figures import difference_of, figures_at, pooled
 from casebook.records.record import (
     arms_with_completions,
     committed,

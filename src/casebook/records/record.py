@@ -18,14 +18,13 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name, known_cases
 from casebook.paths import plain, read_json
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REQUIRED = ("case", "profile", "seed", "provenance")
 COMPLETIONS = "completions.jsonl.gz"  # of the runs that keep theirs: see `experiments.arms`
@@ -78,9 +77,7 @@ def recorded(
     return [files[min(files) if seed is None else seed] for files in chosen.values()]
 
 
-def committed_completions(
-    case: str, profile: str = "nano", arm: str | None = None
-) -> "pd.DataFrame":
+def committed_completions(case: str, profile: str = "nano", arm: str | None = None) -> pd.DataFrame:
     """What one run of the case wrote, in small; an empty frame where nothing is committed.
 
     Args:
@@ -97,8 +94,6 @@ def committed_completions(
     """
     check_name("case", case, known_cases())
     check_name("profile", profile, PROFILES)
-    import pandas as pd
-
     path = completions_file(case, profile, arm)
     return read_rows(path) if path.exists() else pd.DataFrame()
 
@@ -167,7 +162,7 @@ def missing(command: str) -> str:
     return f"*No recorded run.* This would make one: `{command}`"
 
 
-def write_rows(rows: "pd.DataFrame", path: Path) -> None:
+def write_rows(rows: pd.DataFrame, path: Path) -> None:
     """Keep a table of completions: as compressed JSON lines, with figures of six digits.
 
     The same rows give the same bytes in files of the same name.
@@ -178,15 +173,13 @@ def write_rows(rows: "pd.DataFrame", path: Path) -> None:
     rows.round(DIGITS).to_json(path, double_precision=DIGITS, **how)
 
 
-def read_rows(path: Path) -> "pd.DataFrame":
+def read_rows(path: Path) -> pd.DataFrame:
     """What `write_rows` wrote; neither texts that look like numbers nor dates are converted, and
     where nothing was `extracted` stands `None`.
 
     Raises:
         CasebookError: there is no such file, or it is damaged.
     """
-    import pandas as pd
-
     how = {"lines": True, "dtype": False, "convert_dates": False, "precise_float": True}
     try:
         rows = pd.read_json(path, **how)

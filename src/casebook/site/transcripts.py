@@ -7,15 +7,14 @@ newest runs in `$RUNS_DIR`.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from casebook import paths, records
 from casebook.case import PROFILES, known_cases, load_case
 from casebook.site.files import TEMPLATES, css, page_template, write_if_changed
 from casebook.site.results import questions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_RUNS = 3  # newest runs of a case that are shown
 MOST_BYTES = 6_000_000  # of completions of one run
@@ -23,8 +22,6 @@ MOST_BYTES = 6_000_000  # of completions of one run
 
 def write_transcripts(folder: Path) -> dict[str, int]:
     """Write a page for each case that has completions; case -> how many its page shows."""
-    import pandas as pd
-
     shown = {}
     for case in known_cases():
         tables = [_thinned(rows).assign(run=run) for run, rows in _runs(case) if len(rows)]
@@ -44,10 +41,8 @@ def write_transcripts(folder: Path) -> dict[str, int]:
     return shown
 
 
-def _runs(case: str) -> Iterator[tuple[str, "pd.DataFrame"]]:
+def _runs(case: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """The runs of a case that kept their completions, in words, and what they wrote."""
-    import pandas as pd
-
     yield "nano, the recorded run", records.committed_completions(case, "nano")
     for profile in (name for name, about in PROFILES.items() if not about.embedded):
         for arm in records.arms_with_completions(case, profile):
@@ -72,8 +67,6 @@ def _thinned(rows):
 
 def _columns(rows) -> dict[str, Any]:
     """The rows as columns for the page's script, each distinct text written once."""
-    import pandas as pd
-
     coded = ["run", "prompt", "answer", "completion", "extracted"]
     rewards = [name for name in rows.columns if name.startswith("reward/")]
     numbers = ["step", "tokens", "advantage", "reward", *rewards]

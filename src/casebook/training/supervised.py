@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Trainer
 
 from casebook.case import CasebookError, load_case
-from casebook.evaluation import graded
+from casebook.evaluation import graded, measuring
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import completion_ids, decoding_of, generate_all, token_ids
 from casebook.models.prompts_once import forward
@@ -46,12 +46,10 @@ def accepted(
     asked, keys = [rows[i] for i, _ in jobs], [(settings["seed"], i, k) for i, k in jobs]
     how = decoding_of(settings) | {"keys": keys, "constraint": rule}
     written: dict[int, dict[str, Any]] = {}
-    was_training = model.training
-    model.eval()
     prompts = [row["prompt"] for row in asked]
-    for _, numbers, completions in generate_all(model, tokenizer, prompts, **how):
-        written |= zip(numbers, completions, strict=True)
-    model.train(was_training)
+    with measuring(model):
+        for _, numbers, completions in generate_all(model, tokenizer, prompts, **how):
+            written |= zip(numbers, completions, strict=True)
     table = graded(task, asked, (written[n] for n in range(len(jobs))), settings["variant"])
     kept = table[table["strict"] & ~table["truncated"]].assign(ends=True)
     if not len(kept):
