@@ -358,6 +358,9 @@ def test_ways_to_measure_one_thing_that_disagree_decide_nothing(load, write_arm,
     compare = [COMPARISON | {"left": n, "right": PAIR["left"]} for n in ("0.1", "0.3")]
     (claim,) = load(REAL | ways | {"compare": compare})
     assert claim["verdict"] == verdict
+    write_arm(*SAME)  # one way shows that nothing rises, and with the other margin nothing is shown
+    (claim,) = load(NANO | ways | {"compare": [COMPARISON, COMPARISON | {"margin": 0.03}]})
+    assert claim["word"] == ("cannot tell" if ways else "does not hold")
 
 
 @pytest.mark.parametrize(

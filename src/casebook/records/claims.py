@@ -213,8 +213,8 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
     pairs = list(zip(found, compare, strict=True))
     told = [a.difference for a, b in pairs if b.get("expected") == "differs" and a.outcome == HELD]
     signs = {one.value > 0 for one in told}
-    disagree = row.get("ways") and ({HELD, FAILED} <= outcomes or len(signs) > 1)
-    if disagree or any(b.get("gate") and a.outcome != HELD for a, b in pairs):
+    disagree = len(outcomes) > 1 or len(signs) > 1
+    if (row.get("ways") and disagree) or any(b.get("gate") and a.outcome != HELD for a, b in pairs):
         outcomes = {OPEN}
     worst = next(one for one in (FAILED, OPEN, HELD) if one in outcomes)
     deciding = [one for one in found if one.outcome == worst]
@@ -304,6 +304,8 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     order = (FAILED, OPEN, PARTLY, HELD).index
     outcome, difference, equivalent = min(judged, key=lambda one: order(one[0]))
     unit = comparison.get("unit", "")
+    figures = [figure for side in (left or {}, *rights.values()) for figure in side.values()]
+    rows = {len(figure["rows"]) for figure in figures if "rows" in figure}
     seeds = {seed for figures in rights.values() for seed in figures} - {studies.SEED}
     counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""
     if one_model:
@@ -316,6 +318,7 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
         value, low, high = (f"{scale * end:+{digits}}" for end in ends)
         if len(rights) == 1:
             text += f": {value} {unit} [{low}, {high}]{', equivalent' * equivalent}"
+            text += f" on the {min(rows)} rows of both" if len(rows) > 1 else ""
         least, more = (scale * x for x in (difference.critical, difference.powered))
         power = f"critical difference {least:{digits}}, with 80 % power {more:{digits}} {unit}"
     return Compared(outcome, text + counted, len(seeds), difference, equivalent, power)
