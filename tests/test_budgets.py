@@ -5,7 +5,7 @@ from pathlib import Path
 SRC = Path(__file__).parents[1] / "src" / "casebook"
 BUDGETS = {  # lines of Python, blank lines and docstrings included
     **{"cases/poker": 1_010, "cases/landuse": 2_530, "cases/gsm8k": 1_750, "cases/math": 2_050},
-    **{"training": 1_520, "models": 1_330, "site": 1_400, "experiments": 1_070, "records": 1_150},
+    **{"training": 1_520, "models": 1_330, "site": 1_400, "experiments": 1_070, "records": 1_155},
     **{"preflight": 495, "grpo.py": 590, "rewards": 610, "settings.py": 520, "plots.py": 425},
     **{
         "cli.py": 440,
