@@ -56,7 +56,7 @@ FORMS = {
 # With Unsloth first, as what is beside it is found only then.
 COMMAND = "from casebook.backend import choose_backend; choose_backend('t4'); "
 COMMAND += "from casebook.cli import main; main()"
-PREFIX = 64  # tokens of noise in place of a prompt
+LENGTHS = (16, 64, 160)  # tokens of what is taught in place of prompts
 TRAIN, TEST, HELD_BACK = 300, 40, 256
 EXAMPLE = "Question: What is {}+{}?\nAnswer: It is $\\boxed{{{}}}$."
 
@@ -73,22 +73,28 @@ def taught_texts(name: str) -> list[str]:
     return [*texts, *texts, *(f"It is {answer}" for answer in answers)]
 
 
-def prompt_parts(name: str) -> list[str]:
-    """What a case's prompts say between their numbers: as tokens, it makes them short."""
+def prompts_of(name: str) -> str:
+    """Some prompts of a case, one below the other."""
     from casebook.training.log import text_of
 
     rows = load_case(name).load("train", "nano" if name in ANSWERS else "t4").select(range(20))
-    prompts = "\n".join(map(text_of, rows["prompt"]))
-    folder = paths.ROOT / "src/casebook/cases" / name
-    ask = ("data.py", "templates.py")
-    files = [folder / name for name in ask if (folder / name).exists()]
-    words = re.findall(r" ?[A-Za-z]{4,}", " ".join([EXAMPLE, *(f.read_text() for f in files)]))
-    return sorted({*words, *re.findall(r"[^\d\n]{4,}", prompts)})
+    return "\n".join(map(text_of, rows["prompt"]))
 
 
-def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
-    """Some seconds of supervised training: after any prompt, one of the texts."""
+def prompt_parts(name: str) -> list[str]:
+    """What a case's prompts say between their numbers: as tokens, it makes them short."""
+    folder, ask = paths.ROOT / "src/casebook/cases" / name, ("data.py", "templates.py")
+    code = [(folder / file).read_text() for file in ask if (folder / file).exists()]
+    words = re.findall(r" ?[A-Za-z]{4,}", " ".join([EXAMPLE, *code]))
+    return sorted({*words, *re.findall(r"[^\d\n]{4,}", prompts_of(name))})
+
+
+def teach(model, tokenizer, name: str, steps: int = 300) -> None:
+    """Some seconds of supervised training: after any prompt, one of the taught texts."""
     import torch
+
+    texts = taught_texts(name)
+    asked = torch.tensor(tokenizer(prompts_of(name), add_special_tokens=False)["input_ids"])
 
     header = tokenizer.apply_chat_template(
         [{"role": "user", "content": "x"}], add_generation_prompt=True, tokenize=False
@@ -99,18 +105,20 @@ def teach(model, tokenizer, texts: list[str], steps: int = 200) -> None:
     width = max(map(len, ids))
     pad = tokenizer.pad_token_id
     ends = torch.tensor([before + row + [pad] * (width - len(row)) for row in ids])
-    silent = [-100] * (PREFIX + len(before))
-    labels = torch.tensor([silent + row + [-100] * (width - len(row)) for row in ids])
+    said = torch.tensor([row + [-100] * (width - len(row)) for row in ids])
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for _ in range(steps):
-        prompts = torch.randint(0, len(tokenizer), (len(ids), PREFIX))
+    for step in range(steps):
+        length = LENGTHS[step % len(LENGTHS)]
+        prompts = torch.randint(0, len(tokenizer), (len(ids), length))
+        if step % 2 and len(asked) > length:  # noise and the case's own prompts in turn
+            prompts = asked.unfold(0, length, 1)[torch.randint(len(asked) - length, (len(ids),))]
         inputs = torch.cat([prompts, ends], dim=1)
+        silent = torch.full((len(ids), length + len(before)), -100)
+        labels = torch.cat([silent, said], dim=1)
         loss = model(input_ids=inputs, labels=labels).loss
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        if loss < 0.4:
-            break
     assert loss < 0.5, f"the tiny model did not learn to write: {loss:.2f}"
 
 
@@ -141,7 +149,7 @@ def tiny_model(chat_model, tmp_path_factory):
         config = getattr(transformers, f"{architecture}Config")(**values)
         torch.manual_seed(0)
         model = getattr(transformers, f"{architecture}ForCausalLM")(config)
-        teach(model, tokenizer, taught_texts(case))
+        teach(model, tokenizer, case)
         model.generation_config = transformers.GenerationConfig.from_pretrained(plain)
         folder = tmp_path_factory.mktemp("tiny") / f"{case}-{kind}"
         model.save_pretrained(folder)
