@@ -2,7 +2,7 @@
 
     python benchmarks/model_by_card.py      # writes docs/fits.md
 
-Nothing is run on a GPU for this page. A test holds it to what the estimate says today.
+Nothing is run on a GPU for this page. A test compares it with the current estimate.
 """
 
 from casebook import paths
@@ -26,11 +26,11 @@ PAGE = """\
 
 <!-- Written by benchmarks/model_by_card.py -->
 
-Estimates of `casebook preflight`, not measurements: no step of these was run here. In a step the
-model writes, and learns from, {completions} completions of at most {length} tokens, eight of a
-prompt of at most {prompt} tokens; LoRA has rank 32, and Unsloth trains without vLLM. *GiB* is the
-sum of the memory; *close* means that it fits without its error bar, *no* that it does not.
-[What runs where](hardware.md) says how the sum is reckoned.
+These are estimates of `casebook preflight`, not measurements: none of these steps was run here. In a
+step the model generates, and learns from, {completions} completions of at most {length} tokens, eight for
+each prompt of at most {prompt} tokens. LoRA has rank 32, and Unsloth trains without vLLM. *GiB* is the
+estimated memory. *fits*: it fits with its error bar; *close*: only without the error bar; *no*: it
+does not fit. [What runs where](hardware.md) explains the estimate.
 
 {table}
 """
