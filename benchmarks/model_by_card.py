@@ -26,11 +26,11 @@ PAGE = """\
 
 <!-- Written by benchmarks/model_by_card.py -->
 
-These are estimates of `casebook preflight`, not measurements: none of these steps was run here. In a
-step the model generates, and learns from, {completions} completions of at most {length} tokens, eight for
-each prompt of at most {prompt} tokens. LoRA has rank 32, and Unsloth trains without vLLM. *GiB* is the
-estimated memory. *fits*: it fits with its error bar; *close*: only without the error bar; *no*: it
-does not fit. [What runs where](hardware.md) explains the estimate.
+These are estimates of `casebook preflight`, not measurements: none of these steps was run here. In
+a step the model generates, and learns from, {completions} completions of at most {length} tokens,
+eight for each prompt of at most {prompt} tokens. LoRA has rank 32, and Unsloth trains without vLLM.
+*GiB* is the estimated memory. *fits*: it fits with its error bar; *close*: only without the error
+bar; *no*: it does not fit. [What runs where](hardware.md) explains the estimate.
 
 {table}
 """
