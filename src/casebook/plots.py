@@ -123,7 +123,7 @@ def dashboard(
     Args:
         metrics: one row a logged step, in TRL's metric names; all but `step` may be missing.
         validation: one row an evaluation: `step` and perhaps `kl_from_base`.
-        findings: what `casebook.detectors.diagnose` saw, written below the panels.
+        findings: what `casebook.doctor` found, written below the panels.
         completions: of the run: whether groups are all right or all wrong, and the lengths of right
             and wrong completions, are drawn from them.
 
@@ -144,8 +144,8 @@ def dashboard(
     for ax in axes[1]:
         ax.set_xlabel("optimiser step")
     if findings is not None:
-        lines = [textwrap.fill(f"! {f.message} {f.advice}", 125) for f in findings]
-        said = "\n".join(lines) or "No detector found a fault."
+        lines = [textwrap.fill(f"! {f.message} {f.evidence} {f.advice}", 125) for f in findings]
+        said = "\n".join(lines) or "The doctor found no fault."
         color = "#b3471d" if lines else "#777777"
         drawn.supxlabel(said, x=0.012, ha="left", fontsize=8, color=color)
     return drawn

@@ -19,7 +19,7 @@ def serve(listening: socket.socket) -> None:
 
     choose_backend("t4")
 
-    from casebook import detectors, plots, preflight, training  # noqa: F401
+    from casebook import doctor, plots, preflight, training  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     listening.listen()

@@ -76,7 +76,6 @@ def test_every_arm_has_its_records_with_the_configuration_it_has_today(case):
 def trained(tmp_path, monkeypatch):
     """`trained(profile, arm, **record)`: what a finished run of that arm leaves committed."""
     monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(module, "findings", lambda run: [])
     config = SimpleNamespace(settings={}, seed=0, case="poker")
     monkeypatch.setattr(module, "read_config", lambda *arguments: config)
     monkeypatch.setattr(module, "_folder", lambda config, arm: tmp_path / arm)

@@ -14,14 +14,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from casebook import paths, records
 from casebook.case import PROFILES, CasebookError
-from casebook.detectors import RunWatch
 from casebook.paths import check_writable, plain, write_json, write_trouble
 from casebook.settings import chosen_runs, read_arms  # noqa: F401 (notebooks take it from here)
-from casebook.training import WATCH_EVERY, Config, Run, read_config, settings_mark, train
+from casebook.training import Config, Run, read_config, settings_mark, train
 
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks
 KEPT_SEED = 0
@@ -101,7 +98,6 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
         return path, f"{arm}, seed {seed}: there already"
     run = train(config, _folder(config, arm), resume=True)
     record = run.record() | {"arm": arm}
-    record["findings"] = findings(run)
     try:
         # The record comes last: where it is, the adapter and the completions are.
         if kept := kept_completions(record):
@@ -146,13 +142,3 @@ def _keep(run: Run, record: Mapping[str, Any], kept: Path) -> None:
     completions = run.completions()
     if len(completions):  # a supervised control samples none
         records.write_rows(completions, kept)
-
-
-def findings(run: Run) -> list[dict[str, Any]]:
-    """What the detectors said while the run went on, and at which step: the watch, once more."""
-    watch, completions = RunWatch(run.settings()), run.completions()
-    metrics = pd.concat([run.metrics(), run.validation()], ignore_index=True)
-    for step in range(WATCH_EVERY, int(metrics["step"].max()) + 1, WATCH_EVERY):
-        written = completions[completions["step"] <= step] if len(completions) else completions
-        watch.look(metrics[metrics["step"] <= step], written)
-    return [{"detector": finding.detector, "step": finding.step} for finding in watch.findings]

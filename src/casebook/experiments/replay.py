@@ -1,10 +1,11 @@
 """Does today's code still do what the records say?
 
 A replay repeats what can be repeated in seconds and compares it with the record: all of its
-`before` figures, the validation at step 0, the first steps of its curve, what the detectors say
-of them, and, where they are committed, the adapter's `after` figures and the grades and reward
-parts of the completions. Weights, rows, configuration, rewards, graders and training code all act
-on these figures; a change that acts on none of them is no change of behaviour.
+`before` figures, the validation at step 0, the first steps of its curve, and, where they are
+committed, the adapter's `after` figures and the grades and reward parts of the completions.
+Weights, rows, configuration, rewards, graders and training code all act on these figures; a change
+that acts on none of them is no change of behaviour. `findings`, which older records keep, is what
+the rules of their commit said of the run: `casebook doctor` says it anew from the curve.
 
 Figures are equal to the last digit on the same kind of machine with memory for the same batches.
 Elsewhere greedy figures may differ by one row and windows of the curve by 1e-3; beyond that
@@ -164,8 +165,6 @@ def _compare_steps(record: Mapping[str, Any], run: training.Run, compare: "_Comp
     compare.tree("validation", validation, today, row=1 / record["config"]["evaluate_rows"])
     curve = {name: values[:1] for name, values in record["curve"].items()}
     compare.tree("curve", curve, plain(training.curve(run.metrics())))
-    findings = [found for found in record["findings"] if found["step"] <= STEPS]
-    compare.exactly(f"findings to step {STEPS}", findings, arms.findings(run))
     then, now = _kept_completions(record), run.completions()
     if len(then) and len(now):
         then = then[then["step"] <= STEPS][[*WRITTEN]].to_dict("list")

@@ -10,7 +10,7 @@ from typing import Any
 NAMES = {
     "config": "Config read_config reward_functions settings_mark",
     "kl_penalty": "KL_PENALTY KlPenalty",
-    "log": "CURVE_WINDOW WATCH_EVERY RunCallback WatchCallback curve skipped_steps text_of",
+    "log": "CURVE_WINDOW RunCallback curve skipped_steps text_of",
     "loop": "first_steps train training_rows",
     "measure": "input_digests kept_rows measure_base measure_test",
     "rollouts": "ConstrainedTrainer RolloutTrainer",

@@ -13,7 +13,6 @@ import pandas as pd
 from transformers import TrainerCallback
 
 from casebook.case import PROFILES, load_case
-from casebook.detectors import RunWatch
 from casebook.evaluation import evaluate, graded
 from casebook.grpo import group_advantages
 from casebook.paths import replacing
@@ -27,7 +26,6 @@ CURVE += ("completions/mean_length", "completions/clipped_ratio")
 CURVE_OFF_POLICY = ("clip_ratio/low_mean", "clip_ratio/high_mean", "sampler_gap", "sampler_gap_max")
 CURVE_OFF_POLICY += ("sampler_ratio_p1", "sampler_ratio_p99")
 CURVE_WINDOW = 8  # steps
-WATCH_EVERY = 8  # steps between two looks of the detectors
 
 
 class CompletionLog:
@@ -83,19 +81,6 @@ class CompletionLog:
         self.folder.mkdir(exist_ok=True)  # a run's folder that was deleted is not made again
         with replacing(self.folder / f"train_{step:05d}.parquet") as part:
             table.to_parquet(part, index=False)
-
-
-class WatchCallback(TrainerCallback):
-    """Says what `casebook.detectors` see in a run, each of their warnings once."""
-
-    def __init__(self, run: Run, settings: Mapping[str, Any], say: Callable[[str], None] = print):
-        self.run, self.watch, self.say = run, RunWatch(settings), say
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if state.global_step % WATCH_EVERY == 0:
-            metrics = pd.concat([self.run.metrics(), self.run.validation()], ignore_index=True)
-            for finding in self.watch.look(metrics, self.run.completions()):
-                self.say(f"step {state.global_step}: {finding.message} {finding.advice}")
 
 
 class Stopped(Exception):

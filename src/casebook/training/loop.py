@@ -30,6 +30,8 @@ from transformers import PrinterCallback, TrainerCallback, TrainerState, set_see
 
 from casebook import grpo, models
 from casebook.case import CasebookError, load_case
+from casebook.doctor.live import DoctorCallback
+from casebook.doctor.logs import read_log
 from casebook.models import describe, engine, load_policy, save_policy
 from casebook.models.decoding import constraint_for
 from casebook.models.generation import end_ids, token_ids
@@ -43,7 +45,6 @@ from casebook.training.log import (
     CompletionLog,
     RunCallback,
     Stopped,
-    WatchCallback,
     curve,
     skipped_steps,
 )
@@ -247,7 +248,7 @@ def _fit(
     if config.method == "grpo":
         samples //= config.num_iterations  # a batch serves so many rounds
     took = {"steps": config.max_steps, "samples": samples}
-    method, callbacks = config.method, [callback, WatchCallback(run, config.settings)]
+    method, callbacks = config.method, [callback, DoctorCallback(read=lambda: read_log(run.path))]
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return took

@@ -1,0 +1,208 @@
+"""Each finding names a run that has the failure, and leaves one without alone."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from casebook.cases import problem_sets
+from casebook.doctor import FINDINGS, diagnose, read_log, table
+from casebook.doctor.seen import WORDS
+
+STEPS = 60
+RNG = np.random.default_rng(0)
+UP, NOISE = np.linspace(0, 1, STEPS), RNG.standard_normal(STEPS)
+
+
+def log_of(texts=None, asked=None, held_out=True, **columns):
+    """A run that learns, in TRL's names; any column may be replaced, `None` takes it away."""
+    logged = {
+        "step": np.arange(1, STEPS + 1),
+        "loss": 0.01 * NOISE,
+        "reward": 0.6 + 0.6 * UP + 0.03 * NOISE,
+        "reward_std": 0.5 - 0.1 * UP,
+        "grad_norm": 0.3 + 0.02 * NOISE,
+        "frac_reward_zero_std": 0.35 * UP,
+        "completions/mean_length": 23 + 3 * UP,
+        "completions/clipped_ratio": 0.14 - 0.12 * UP,
+        "rewards/correct/mean": 0.5 + 0.4 * UP + 0.03 * NOISE,
+        "rewards/correct/std": 0.5 - 0.2 * UP,
+        "rewards/tag_format/mean": np.minimum(0.1 + 0.2 * UP, 0.2),
+        "rewards/tag_format/std": 0.1 - 0.05 * UP,
+        "kl": 0.1 * UP,
+        "entropy": 0.5 - 0.2 * UP,
+    }
+    logged |= {name.replace("__", "/"): value for name, value in columns.items()}
+    rows = pd.DataFrame({n: v for n, v in logged.items() if v is not None}).to_dict("records")
+    if held_out:
+        rows += [{"step": s, "eval_accuracy": 0.4 + 0.4 * s / STEPS} for s in range(0, 61, 10)]
+    return table(rows, texts, asked)
+
+
+def texts_of(rate=(0.5, 0.8), steps=10, groups=8, size=4, **columns):
+    """Recorded completions; the share of right ones goes from the first rate to the second."""
+    rng, rows = np.random.default_rng(1), []
+    for step in range(1, steps + 1):
+        p = rate[0] + (rate[1] - rate[0]) * (step - 1) / (steps - 1)
+        for group in range(groups):
+            for _ in range(size):
+                right, told = bool(rng.random() < p), " ".join(rng.choice(list("CDHS"), 5))
+                row = {"step": step, "prompt": f"hand {step} {group}", "answer": f"label {group}"}
+                row |= {"completion": f"{told} so it is {group}", "truncated": False}
+                row |= {"extracted": f"label {group if right else 'x'}", "correct": right}
+                rows.append(row | {"well_formed": True, "reward": float(right)})
+    return pd.DataFrame(rows).assign(**columns)
+
+
+def named(log):
+    return {one.name for one in diagnose(log).findings}
+
+
+FLAT = {"reward": 0.6 + 0.03 * NOISE, "rewards__correct__mean": 0.5 + 0.03 * NOISE}
+FORM_ONLY = {
+    **{"rewards__correct__mean": 0.1 + 0.01 * NOISE, "rewards__tag_format__mean": 0.1 + 0.8 * UP},
+    "reward": 0.2 + 0.8 * UP + 0.01 * NOISE,
+}
+FALLING = {"rewards__correct__mean": 0.5 - 0.4 * UP, "rewards__tag_format__mean": 0.1 + 0.9 * UP}
+TINY = {"reward_std": 2e-3, "reward": 0.6 + 1e-3 * UP}
+LOOP = [f"a b c {i}" if i < 160 else f"{'1 1 2 2 3 ' * 8} {i}" for i in range(320)]
+NONSENSE = [f"zq{i}x vw{'abcdefgh'[i % 8]} {'klmnop'[i % 6]}uu" for i in range(320)]
+GONE = ["a b c"] * 160 + NONSENSE[160:]
+SICK = {
+    "silent_groups": log_of(frac_reward_zero_std=0.8, **FLAT),
+    "truncation": log_of(completions__clipped_ratio=0.7),
+    "dead_reward": log_of(rewards__tag_format__mean=0.0, rewards__tag_format__std=0.0),
+    "saturated_reward": log_of(
+        reward=np.minimum(1, 0.2 + 4 * UP), reward_std=np.maximum(0.01, 0.5 - 2 * UP)
+    ),
+    "form_over_answer": log_of(**FORM_ONLY),
+    "reward_hacking": log_of(texts_of((0.7, 0.2))),
+    "length_runaway": log_of(completions__mean_length=20 + 80 * UP, **FLAT),
+    "length_collapse": log_of(completions__mean_length=90 - 80 * UP, held_out=False, **FLAT),
+    "repetition": log_of(texts_of(completion=LOOP)),
+    "gibberish": log_of(texts_of((0.7, 0.1), completion=GONE)),
+    "kl_runaway": log_of(kl=6 * UP**2),
+    "kl_too_strong": log_of(kl=5e-4 + 1e-5 * NOISE, asked={"beta": 1.0}, **FLAT),
+    "label_collapse": log_of(texts_of(extracted="flush")),
+    "rate_too_high": log_of(reward=1 - 0.9 * np.abs(2 * UP - 0.8) + 0.02 * NOISE),
+    "tiny_differences": log_of(**TINY),
+    "no_progress": log_of(held_out=False, **FLAT),
+    "eos_never_learned": log_of(texts_of(truncated=True), completions__clipped_ratio=0.95),
+    "evaluation_missing": log_of(held_out=False),
+    "evaluation_too_small": table(
+        [{"step": i, "reward": 1.0 + i} for i in range(30)]
+        + [{"step": i, "eval_accuracy": a} for i, a in enumerate((0.5, 0.3, 0.6, 0.4, 0.6, 0.5))]
+    ),
+    "loss_zero_is_fine": log_of(loss=1e-7),
+}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_run_with_the_failure_is_named_and_one_without_is_not(name):
+    found = next(one for one in diagnose(SICK[name]).findings if one.name == name)
+    assert 0 < found.sure <= 1
+    assert found.message
+    assert found.evidence
+    assert "To confirm:" in found.advice
+    assert name not in named(log_of(texts_of()))
+
+
+def test_a_run_that_learns_is_left_in_peace():
+    for texts in (None, texts_of()):
+        diagnosis = diagnose(log_of(texts))
+        assert diagnosis.healthy
+        assert not diagnosis.findings
+    assert not diagnose(SICK["no_progress"]).healthy
+
+
+def test_what_cannot_be_told_is_said_with_the_column_that_is_missing():
+    lacking = diagnose(log_of(kl=None, held_out=False)).not_told
+    assert lacking["kl_runaway"] == "kl or kl_from_base"
+    assert "100 recorded completions" in lacking["repetition"]
+    assert "silent_groups" not in lacking
+    assert {*lacking} <= {*FINDINGS}
+    assert not diagnose(log_of(texts_of())).not_told
+
+
+def test_evidence_shows_at_most_three_completions_and_the_groups_that_would_do():
+    texts = texts_of((0.1, 0.1))
+    said = diagnose(log_of(texts, frac_reward_zero_std=0.7, **FLAT)).findings
+    assert "groups of 1" in next(f for f in said if f.name == "silent_groups").evidence
+    hacked = next(f for f in diagnose(SICK["reward_hacking"]).findings if "hack" in f.name)
+    assert hacked.evidence.count("so it is") == 3
+
+
+def test_a_part_of_weight_zero_is_only_logged():
+    asked = {"reward_funcs": ["correct", "tag_format"], "reward_weights": [1.0, 0.0]}
+    zero = {"rewards__tag_format__mean": 0.0, "rewards__tag_format__std": 0.0}
+    assert "dead_reward" not in named(log_of(asked=asked, **zero))
+
+
+def test_a_spike_of_the_kl_is_no_runaway():
+    assert "kl_runaway" not in named(log_of(kl=np.where(np.arange(STEPS) == 40, 4e3, 0.1 * UP)))
+
+
+def test_completions_alone_are_enough():
+    texts = texts_of((0.02, 0.02)).drop(columns=["correct", "extracted", "truncated", "answer"])
+    assert {"silent_groups"} <= named(table([], texts))
+
+
+VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=5))
+COLUMNS = ["step", "reward", "reward_std", "kl", "loss", "rewards/a/mean", "rewards/format/mean"]
+COLUMNS += ["eval_accuracy", "completions/mean_length", "completions/clipped_ratio", "entropy"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from(COLUMNS), VALUES), max_size=40))
+def test_any_table_gets_a_report(rows):
+    diagnosis = diagnose(table(rows))
+    json.dumps(diagnosis.to_dict())
+    assert all(0 < one.sure <= 1 for one in diagnosis.findings)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from([*texts_of(steps=2)]),
+    st.lists(VALUES, min_size=1, max_size=4),
+)
+def test_any_completions_get_a_report(column, values):
+    diagnose(log_of(texts_of(**{column: (values * 320)[:320]})))
+
+
+def test_a_long_run_takes_seconds():
+    rng, started = np.random.default_rng(0), time.perf_counter()
+    steps = [{"step": n, "reward": rng.random(), "kl": 0.1, "loss": 0.1} for n in range(10_000)]
+    texts = pd.concat([texts_of(steps=100, groups=10, size=10)] * 10, ignore_index=True)
+    diagnose(table(steps, texts))
+    assert time.perf_counter() - started < 10
+
+
+def test_the_words_say_what_to_change_what_confirms_it_and_what_is_needed():
+    for name in FINDINGS:
+        assert (
+            {"change", "confirm"}
+            <= {*WORDS[name]}
+            <= {"change", "confirm", "needs", "mild", "remark"}
+        )
+
+
+RUNS = Path(problem_sets.data_dir() or "none") / "runs"
+
+
+@pytest.mark.skipif(not RUNS.is_dir(), reason="needs the published logs")
+def test_the_published_logs_are_read_and_most_of_their_sure_findings_named():
+    hits = sure = alarms = fine = 0
+    for folder in sorted(path for path in RUNS.iterdir() if path.is_dir()):
+        truth = json.loads((folder / "diagnosis.json").read_text())
+        log = next(f for f in folder.iterdir() if f.stem not in ("diagnosis", "origin"))
+        said = diagnose(read_log(log))
+        known = {one["name"] for one in truth["findings"] if one["sure"] >= 0.5}
+        hits, sure = hits + len(known & {one.name for one in said.findings}), sure + len(known)
+        fine, alarms = fine + truth["healthy"], alarms + (truth["healthy"] and not said.healthy)
+    assert hits > 2 / 3 * sure
+    assert alarms <= fine / 6

@@ -1,0 +1,158 @@
+"""Any tool's log becomes one table; what is no log becomes one sentence."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from casebook import paths
+from casebook.case import CasebookError
+from casebook.doctor import diagnose, read_log
+
+ROWS = [
+    {"step": n, "loss": 0.0, "reward": 0.1 * n, "kl": 0.01, "grad_norm": 0.5 + n}
+    for n in range(1, 13)
+]
+PART = {"rewards/format_reward/mean": 0.25, "rewards/format_reward/std": 0.1}
+
+
+def state(path):
+    rows = [row | PART for row in ROWS] + [{"eval_reward": 0.3, "eval_loss": 1.0, "step": 6}]
+    summary = {"train_runtime": 9.0, "train_loss": 0.1, "step": 12}
+    path.write_text(json.dumps({"log_history": [*rows, summary], "global_step": 12}))
+
+
+def console(path):
+    lines = ["loading ... {not a dict} {'model': 'x'}", "  8%|▊ | 1/12 [00:01<00:11]"]
+    for row in ROWS:
+        said = {name: str(value) for name, value in (row | PART).items() if name != "step"}
+        lines.append(f"\r{said | {'epoch': row['step'] / 12}}")
+    path.write_text("\n".join([*lines, "{'train_runtime': '9.0', 'train_loss': '0.1'}"]))
+
+
+def verl(path):
+    path.write_text("".join(
+        f"\x1b[36m(TaskRunner pid=7)\x1b[0m step:{r['step']} - actor/pg_loss:0.0 - "
+        f"actor/grad_norm:{r['grad_norm']} - critic/score/mean:np.float64({r['reward']}) - "
+        f"actor/kl_loss:0.01 - response_length/clip_ratio:0.5 - timing_s/gen:1.0\n" for r in ROWS
+    ))  # fmt: skip
+
+
+def notebook(path):
+    names = ["Step", "Training Loss", "reward", "kl", "rewards / format_reward / mean"]
+    head = "".join(f"<th>{name}</th>" for name in names)
+    body = "".join(
+        f"<tr><td>{r['step']}</td><td>0.0</td><td>{r['reward']}</td><td>0.01</td><td>0.25</td></tr>"
+        for r in ROWS
+    )
+    out = {"data": {"text/html": [f"<table><tr>{head}</tr>", body, "</table>"]}}
+    path.write_text(json.dumps({"cells": [{"outputs": [out]}, {"source": "x"}]}))
+
+
+def table(separator):
+    def write(path):
+        frame = pd.DataFrame(ROWS).rename(columns={"reward": "my run - train/reward"})
+        frame.assign(**PART).to_csv(path, index=False, sep=separator)
+
+    return write
+
+
+def lines(path):
+    path.write_text("\n".join(json.dumps(row | PART) for row in ROWS) + '\n{"reward": 0.')
+
+
+def pairs(path):
+    path.write_text("\n".join(
+        f"Global step {r['step']}: reward={r['reward']:.3f}, kl=1.0e-2, loss=0.0" for r in ROWS
+    ))  # fmt: skip
+
+
+KINDS = {
+    "trainer_state.json": state, "train.log": console, "verl.txt": verl, "run.ipynb": notebook,
+    "steps.csv": table(","), "steps.tsv": table("\t"), "log.jsonl": lines, "openrlhf.log": pairs,
+    "misnamed.json": console,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_log_is_read_whoever_wrote_it(name, tmp_path):
+    KINDS[name](tmp_path / name)
+    for path in (tmp_path / name, tmp_path)[: 1 + (name != "misnamed.json")]:
+        log = read_log(path)
+        assert len(log.steps) == 12
+        assert math.isclose(log.steps["reward"].iloc[-1], 1.2)
+        assert set(log.steps["kl"]) == {0.01}
+        assert log.steps["step"].tolist() == [*range(1, 13)]
+        if name not in ("verl.txt", "openrlhf.log"):
+            assert set(log.steps["part/format_reward"]) == {0.25}
+
+
+def test_evaluations_are_kept_apart_and_what_is_not_known_is_named(tmp_path):
+    state(tmp_path / "trainer_state.json")
+    verl(tmp_path / "verl.log")
+    assert read_log(tmp_path / "trainer_state.json").evaluations["eval_reward"].tolist() == [0.3]
+    assert read_log(tmp_path / "verl.log").ignored == ["timing_s/gen"]
+
+
+def test_the_newest_checkpoint_of_a_folder_is_read(tmp_path):
+    for step, rows in ((5, ROWS[:5]), (10, ROWS[:10])):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        file = tmp_path / f"checkpoint-{step}" / "trainer_state.json"
+        file.write_text(json.dumps({"log_history": rows}))
+    assert len(read_log(tmp_path).steps) == 10
+
+
+def test_completions_of_trl_give_the_steps_as_well(tmp_path):
+    (tmp_path / "completions").mkdir()
+    for step in (1, 2):
+        texts = {"step": step, "prompt": ["a"] * 4 + ["b"] * 4, "completion": "x", "advantage": 0.0}
+        paid = {"correct_reward": [1.0, 0, 0, 0] + [1.0] * 4, "format_reward": 0.5}
+        name = tmp_path / "completions" / f"completions_{step:05d}.parquet"
+        pd.DataFrame(texts | paid).to_parquet(name)
+    log = read_log(tmp_path)
+    assert len(log.completions) == 16
+    assert log.steps["silent"].tolist() == [0.5, 0.5]
+    assert log.steps["reward"].tolist() == [1.125, 1.125]
+    assert {"part/correct_reward", "part/format_reward"} <= set(log.steps)
+
+
+def test_a_committed_record_is_read_with_its_settings():
+    record = paths.RESULTS / "poker" / "nano" / "grpo" / "seed0.json"
+    log = read_log(record)
+    assert log.settings["num_generations"] > 1
+    assert "lenient_accuracy" in log.evaluations
+    assert diagnose(log).healthy
+
+
+@pytest.mark.parametrize("content", ["", "hello", "{}", "[]", "[1, 2]", '{"a": 1}', "a,b\n1,2\n"])
+@pytest.mark.parametrize("suffix", [".json", ".csv", ".ipynb", ".log", ".parquet", ".jsonl"])
+def test_what_is_no_log_is_told_in_one_sentence(content, suffix, tmp_path):
+    (tmp_path / f"x{suffix}").write_text(content)
+    for path in (tmp_path / f"x{suffix}", tmp_path, tmp_path / "nothing"):
+        with pytest.raises(CasebookError) as caught:
+            read_log(path)
+        assert "\n" not in str(caught.value)
+
+
+BITS = st.sampled_from([
+    *[b"{'reward': ", b"step:1 - ", b"reward=", b"critic/score/mean:", b"np.float64(", b"\x1b[3m"],
+    *[b'{"log_history": [', b'{"reward": 1, "step": ', b"reward,step\n", b"1,2\n", b"<tr><td>"],
+    *[b"nan", b"inf", b"1e999", b"-3", b"}", b"]", b"\n", b"\r", b", ", b"\x00", b"\xff", b'"'],
+])  # fmt: skip
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(BITS | st.binary(max_size=8), max_size=30), st.sampled_from([*KINDS, "x.parquet"]))
+def test_any_bytes_give_a_report_or_one_sentence(tmp_path, bits, name):
+    (tmp_path / name).write_bytes(b"".join(bits))
+    try:
+        diagnosis = diagnose(tmp_path / name)
+    except CasebookError:
+        return
+    json.dumps(diagnosis.to_dict())
+    assert str(diagnosis)
