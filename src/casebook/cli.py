@@ -111,7 +111,7 @@ def about(
 
         _say(f"casebook {__version__}, commit {revision()['revision'] or 'unknown'}")
         raise typer.Exit
-    needs_checkout = context.invoked_subcommand not in (None, "hardware")
+    needs_checkout = context.invoked_subcommand not in (None, "hardware", "doctor")
     if needs_checkout and "--help" not in sys.argv and not paths.CONFIGS.is_dir():
         raise CasebookError("there is no checkout here; set CASEBOOK_ROOT to the folder of one")
 
@@ -271,6 +271,26 @@ def preflight(
     found = before.preflight(config, gpu, measure, parse_parameters(setting))
     print(json.dumps(found, indent=1) if as_json else "\n".join(before.lines(found)))
     raise typer.Exit(int(found["verdict"] != before.FITS))
+
+
+@app.command()
+def doctor(
+    run: Annotated[Path, Argument(help="A run's folder, or a log: JSON, CSV, notebook, console.")],
+    as_json: Json = False,
+    page: Annotated[Path | None, Option("--html", help="Write one page with figures.")] = None,
+) -> None:
+    """What is wrong with a GRPO training, from the log of TRL, Unsloth, open-r1 or verl.
+
+    Exit code 0 where nothing has to be mended, 1 where something has, 2 where no log can be read.
+    """
+    from casebook.doctor import diagnose
+
+    found = diagnose(run)
+    if page:
+        paths.check_writable(page.parent)
+        page.write_text(found.html(str(run)), encoding="utf-8")
+    _say(json.dumps(paths.plain(found.to_dict()), indent=1) if as_json else str(found))
+    raise typer.Exit(int(not found.healthy))
 
 
 @app.command()

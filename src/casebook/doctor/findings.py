@@ -63,7 +63,7 @@ def shown(texts: Iterable[str]) -> str:
 
 def surest(said: Mapping[str, float]) -> Found:
     """Several pieces of evidence for one finding."""
-    return (max(said.values()), "; ".join(said) + ".") if said else None
+    return (max(said.values()), ". ".join(said) + ".") if said else None
 
 
 # Signal --------------------------------------------------------------------------------------
