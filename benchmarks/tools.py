@@ -70,21 +70,12 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--opened", action="store_true")
-    parser.add_argument("--show", action="store_true")
     asked = parser.parse_args()
-    import collections
-    hit = faulty = alarms = fine = 0
-    tab = collections.defaultdict(lambda: [0, 0, collections.Counter()])
     for path, known in runs("opened" if asked.opened else "tune"):
         said = diagnose(path)
-        names = {f.name for f in said.findings if f.sure >= 0.5}
-        key = "/".join(path.parts[-4:-1]) + (" H" if known == "healthy" else " F")
-        ok = said.healthy if known == "healthy" else bool(names & known) and not said.healthy
-        tab[key][0] += ok; tab[key][1] += 1; tab[key][2].update(f"{f.name}" for f in said.findings if f.sure>=.5)
-    for k, v in tab.items(): print(k, v[0], "/", v[1], dict(v[2]))
-    for s in "HF":
-        w=[v for k,v in tab.items() if k.endswith(s)]
-        print(s, sum(v[0] for v in w), sum(v[1] for v in w), len(w))
+        names = {one.name for one in said.findings if one.sure >= 0.5}
+        right = said.healthy if known == "healthy" else bool(names & known) and not said.healthy
+        print(path.parts[-4:], known, right, sorted(names))
 
 
 if __name__ == "__main__":
