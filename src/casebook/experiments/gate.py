@@ -7,12 +7,9 @@ answers, shown to it, teach it more than one constant answer would earn.
 
 from typing import Any
 
-import pandas as pd
-
-from casebook.case import known_cases, load_case
-from casebook.cases.rungs import PREFIX, constant_share
-from casebook.records import committed, difference_of, figure_text, figures_at, pooled
-from casebook.settings import read_arms
+from casebook.case import load_case
+from casebook.cases.rungs import constant_share
+from casebook.records import committed, difference_of, figures_at, pooled
 from casebook.stats import mean_interval, unpack_bits
 
 PASS_RATE = (0.1, 0.7)
@@ -44,22 +41,3 @@ def gate(case: str, arm: str, profile: str = "smol") -> dict[str, Any]:
     low, high = PASS_RATE
     passes = low <= right.mean() <= high and found["silent"]["value"] < MOST_SILENT and clear
     return found | {"constant": constant, "taught": pooled(taught), "passes": bool(passes)}
-
-
-def gates(profile: str = "smol") -> pd.DataFrame:
-    """The gates of all rungs that have records, one row each, as texts."""
-    rows = {}
-    for case in known_cases():
-        for arm, about in read_arms(case).items():
-            asked = about["overrides"]
-            rung = str(asked.get("variant", "")).startswith(PREFIX)
-            if rung and asked.get("method") == "sft" and committed(case, profile, arm):
-                found = gate(case, arm, profile)
-                rows[f"{load_case(case).title}: {about['question']}"] = {
-                    "right, of samples": figure_text(found["pass_rate"]),
-                    "silent groups": figure_text(found["silent"]),
-                    "best constant": f"{100 * found['constant']:.0f} %",
-                    "after supervision": figure_text(found["taught"]),
-                    "gate": "passed" if found["passes"] else "not passed",
-                }
-    return pd.DataFrame(rows).T
