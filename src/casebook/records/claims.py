@@ -523,7 +523,7 @@ def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
     short = (table_row(row["claim"], _said_of(row)) for row in central)
     full = (table_row(f"{r['claim']} *({r['source']})*", _said_of(r), _why(r)) for r in ranked)
     fold = f"\n<details><summary>All {len(rows)}, with the reasons ({said})</summary>\n"
-    heads = ("| claim | it |\n| --- | --- |", "| claim | it | why |\n| --- | --- | --- |")
+    heads = ("| claim | verdict |\n| --- | --- |", "| claim | verdict | why |\n| --- | --- | --- |")
     return "\n".join([heads[0], *short, fold, heads[1], *full, "\n</details>"])
 
 
