@@ -241,7 +241,7 @@ def _advice_for_groups(groups: Frame, right: float, wrong: float, alike: float) 
         )
     if enough[0] > groups["size"].max():
         return f"Groups of {enough[0]} would leave about {WANTED:.0%}, were all prompts alike."
-    return "Some prompts are always solved and others never: choose those in between."
+    return "Groups of this size would do for prompts that are solved now and then: choose such."
 
 
 # Each sign: what was seen, or `None` ---------------------------------------------------------

@@ -116,9 +116,9 @@ def dashboard(
 ) -> Figure:
     """A training in four panels: rewards, silent groups, length, KL and entropy.
 
-    Thin lines are the logged steps, thick ones their moving average. A panel whose columns are
-    missing says so. Where the loss has no KL term (beta = 0), the distance from the base measured
-    on validation prompts stands in its place.
+    Thin lines are the logged steps, thick ones their moving average, dots the few steps whose
+    completions were kept. A panel whose columns are missing says so. Where the loss has no KL term
+    (beta = 0), the distance from the base measured on validation prompts stands in its place.
 
     Args:
         metrics: one row a logged step, in TRL's metric names; all but `step` may be missing.
@@ -322,8 +322,8 @@ def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Silent groups; completions cut at the limit")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     shares = [("frac_reward_zero_std", "silent", COLORS["policy"])]
-    shares += [("all right", "all right", COLORS["well formed"])]
-    shares += [("all wrong", "all wrong", COLORS["correct"])]
+    for name, role in (("all right", "well formed"), ("all wrong", "correct")):
+        shares.append((name, name, COLORS[role]))
     shares += [("completions/clipped_ratio", "cut", COLORS["planted"])]
     ax.set_ylim(0, 1.02)
     _curves(ax, metrics, shares, "groups")
@@ -360,17 +360,18 @@ def _curves(
     ends: Sequence[tuple[float, str, str]] = (),
     bottom: float | None = None,
 ) -> None:
-    """Draw (column, label, colour) as thin raw and thick averaged lines, labelled at the end."""
+    """Draw (column, label, colour) as thin raw and thick averaged lines, or dots where few."""
     ends, drawn = list(ends), bool(ends)
     for column, label, color in curves:
         if column not in metrics or metrics[column].isna().all():
             continue
         drawn = True
-        values = metrics[column].astype(float)
-        smooth = values.rolling(WINDOW, center=True, min_periods=1).mean()
-        ax.plot(metrics["step"], values, color=color, linewidth=0.7, alpha=0.4)
-        ax.plot(metrics["step"], smooth, color=color, marker="o" if len(values) == 1 else None)
-        ends.append((float(smooth.dropna().iloc[-1]), label, color))
+        values = metrics.set_index("step")[column].dropna().astype(float)
+        seldom = len(values) == 1 or len(values) < len(metrics) / 2  # where completions were kept
+        smooth = values.rolling(1 if seldom else WINDOW, center=True, min_periods=1).mean()
+        ax.plot(values, color=color, linewidth=0.7, alpha=0.4)
+        ax.plot(smooth, "o" if seldom else "-", color=color, markersize=4)
+        ends.append((float(smooth.iloc[-1]), label, color))
     if not drawn:
         ax.text(0.5, 0.5, f"no {what} logged", transform=ax.transAxes, ha="center", color="#777777")
         ax.set_yticks([])
