@@ -306,8 +306,8 @@ print(verify.equivalent("x+1", "1+x"), worker._keeper.pid)
 
 def test_a_missing_library_is_a_sentence(monkeypatch):
     same_answer.cache_clear()
-    worker._end()
-    monkeypatch.setattr(worker.sys, "executable", "/bin/false")
+    worker._keeper.end()
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(CasebookError, match="math-verify is not installed or does not start"):
         equivalent("x+1", "1+x")
 
