@@ -111,7 +111,7 @@ def about(
 
         _say(f"casebook {__version__}, commit {revision()['revision'] or 'unknown'}")
         raise typer.Exit
-    needs_checkout = context.invoked_subcommand not in (None, "hardware", "doctor")
+    needs_checkout = context.invoked_subcommand not in (None, "hardware", "doctor", "redteam")
     if needs_checkout and "--help" not in sys.argv and not paths.CONFIGS.is_dir():
         raise CasebookError("there is no checkout here; set CASEBOOK_ROOT to the folder of one")
 
@@ -291,6 +291,31 @@ def doctor(
         page.write_text(found.html(str(run)), encoding="utf-8")
     _say(json.dumps(paths.plain(found.to_dict()), indent=1) if as_json else str(found))
     raise typer.Exit(int(not found.healthy))
+
+
+@app.command()
+def redteam(
+    target: Annotated[str, Argument(help="module:function, file.py:function or case:reward.")],
+    examples: Annotated[
+        Path | None,
+        Option(help="JSON lines: prompt, completion, answer, right, and the reward's columns."),
+    ] = None,
+    kind: Annotated[str, Option(help="form: it pays form alone, not answers.")] = "answer",
+    as_json: Json = False,
+    tests: Annotated[Path | None, Option(help="Write the findings as pytest cases.")] = None,
+    setting: Settings = None,
+) -> None:
+    """Attack a reward before a policy does: what it pays and should not, and what breaks it.
+
+    Exit code 0 where nothing was found, 1 with findings, 2 where the reward cannot be called.
+    """
+    from casebook import redteam as team
+
+    found = team.redteam(target, examples, kind, **parse_parameters(setting))
+    _say(json.dumps(paths.plain(found), indent=1) if as_json else "\n".join(team.lines(found)))
+    if tests and found["findings"]:
+        tests.write_text("\n\n".join(it["test"] for it in found["findings"]), encoding="utf-8")
+    raise typer.Exit(int(bool(found["findings"])))
 
 
 @app.command()

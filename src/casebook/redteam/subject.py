@@ -1,0 +1,180 @@
+"""The reward under attack, in a process of its own: called as TRL calls it, and bounded.
+
+This file is also the program of that process (`casebook.killable`), and runs as a script, alone.
+"""
+
+import asyncio
+import copy
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from casebook.case import CasebookError, check_name, known_cases, load_case
+from casebook.killable import Ended, Keeper, keep
+
+CPU_SECONDS = 2.0  # of processor time for one call; a plain reward takes a thousandth
+SECONDS = 20.0  # by the clock on the wall, for a reward that sleeps or asks a network
+LOADING = 120.0  # seconds, by the clock on the wall
+MEMORY = 2 << 30  # bytes that one call may take
+_MARK = "CASEBOOK_REDTEAM"  # set by a completion that was run as code
+# Completions that set it if a reward runs them: plainly, and where there are no builtins.
+PLANTED = (
+    f"__import__('os').environ.update({_MARK}='1')",
+    "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'catch_warnings'][0]()"
+    f"._module.__builtins__['__import__']('os').environ.update({_MARK}='1')",
+)
+# What TRL hands to every reward beside prompts, completions and columns.
+_TRAINERS: Mapping[str, Any] = {
+    **dict.fromkeys(("trainer_state", "environments")),
+    **dict.fromkeys(("log_extra", "log_metric"), lambda *_: None),
+}
+
+
+class Reply(NamedTuple):
+    """What one call gave: a number for each completion (TRL's `None` is minus infinity), and the
+    kind of fault with a few words on it. Without numbers the call has `failed`."""
+
+    paid: tuple[float, ...] = ()
+    broken: tuple[str, str] | None = None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.broken) and not self.paid
+
+    @property
+    def one(self) -> float:
+        """What the only completion earned."""
+        return self.paid[0] if self.paid else -math.inf
+
+
+class Subject:
+    """A reward under attack, to be used as `with closing(Subject("rewards.py:correct"))`.
+
+    Args:
+        target: `module:function`, `file.py:function` or `case:reward`. With `()` behind its name
+            it is a factory. The only function of `completions` in a file needs no name.
+        settings: what a factory, or a case's, is called with.
+
+    Raises:
+        CasebookError: there is no such reward, or it cannot be imported.
+    """
+
+    def __init__(self, target: str, settings: Mapping[str, Any] | None = None):
+        self.target, self.settings, self.calls = target, dict(settings or {}), 0
+        self._keeper = Keeper(__file__, target, json.dumps(self.settings))
+        try:
+            trouble = self._keeper.ask([], seconds=LOADING)
+        except (Ended, OSError) as error:
+            trouble = str(error)
+        if trouble:
+            self._keeper.end()
+            raise CasebookError(f"{target} cannot be loaded: {trouble}")
+
+    def close(self) -> None:
+        self._keeper.end()
+
+    def pay(self, rows: Sequence[Mapping[str, Any]]) -> Reply:
+        """Call the reward once, on rows with `prompt`, `completion` and the columns it needs.
+
+        As TRL has it, a completion to a prompt of messages is handed over as a message.
+        """
+        self.calls += 1
+        try:
+            paid, broken = self._keeper.ask([dict(row) for row in rows], seconds=SECONDS)
+        except (Ended, OSError) as error:
+            kinds = {"no answer in time": "never_ends", "out of memory": "memory"}
+            return Reply(broken=(kinds.get(str(error), "ends_the_process"), str(error)))
+        paid = tuple(-math.inf if value is None else value for value in paid)
+        return Reply(paid, broken and tuple(broken))
+
+
+def load(target: str, settings: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """The reward that `target` names, in this process; see `Subject`."""
+    place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    name, factory = name.removesuffix("()"), name.endswith("()") or place in known_cases()
+    found = load_case(place).rewards if place in known_cases() else vars(_module(place))
+    if not name:
+        own = {k: f for k, f in found.items() if inspect.isfunction(f)}
+        rewards = [k for k, f in own.items() if "completions" in inspect.signature(f).parameters]
+        if len(rewards) != 1:
+            raise CasebookError(f"name a reward, as in {place}:NAME; it has {', '.join(rewards)}")
+        name = rewards[0]
+    check_name(f"reward of {place}", name, [k for k, it in found.items() if callable(it)])
+    if settings and not factory:
+        raise CasebookError(f"only a factory takes settings: {place}:{name}()")
+    return found[name](**(settings or {})) if factory else found[name]
+
+
+def _module(place: str) -> Any:
+    path = Path(place).expanduser().resolve()
+    if path.suffix != ".py":
+        sys.path.insert(0, os.getcwd())
+        return importlib.import_module(place)
+    if not path.is_file():
+        raise CasebookError(f"there is no file {place}")
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The other side: what follows runs in the process of the reward
+
+
+def _answering(target: str, settings: Mapping[str, Any]) -> Callable[..., Any]:
+    """What answers questions: rows -> what they are paid; no rows -> what hinders."""
+    try:
+        reward = load(target, settings)
+        callee = reward if inspect.isroutine(reward) else type(reward).__call__
+        takes = inspect.signature(callee).parameters
+    except BaseException as error:  # whatever happens where a stranger's file is imported
+        name = "" if isinstance(error, CasebookError) else f"{type(error).__name__}: "
+        trouble = ascii(name + str(error)[:300])[1:-1]
+        return lambda rows: trouble
+    every = any(one.kind is one.VAR_KEYWORD for one in takes.values())
+    return lambda rows: _pay(reward, rows, None if every else takes) if rows else ""
+
+
+def _pay(reward: Callable, rows: Sequence[Mapping[str, Any]], takes: Mapping | None) -> tuple:
+    columns = {key: [row.get(key) for row in rows] for row in rows for key in row}
+    prompts, said = columns.pop("prompt"), columns.pop("completion")
+    tokens = [list(range(len(str(text)))) for text in said]  # one a character
+    said = [
+        [{"role": "assistant", "content": text}] if isinstance(prompt, list) else text
+        for prompt, text in zip(prompts, said, strict=True)
+    ]
+    given = {"prompts": prompts, "completions": said, "completion_ids": tokens} | columns
+    given = {k: v for k, v in {**given, **_TRAINERS}.items() if takes is None or k in takes}
+    before = copy.deepcopy({key: value for key, value in given.items() if key not in _TRAINERS})
+    paid, broken = [], None
+    try:
+        found = reward(**given)
+        found = asyncio.run(found) if inspect.isawaitable(found) else found
+        found = found.tolist() if hasattr(found, "tolist") else list(found)
+        paid = [None if value is None else float(value) for value in found]
+    except MemoryError:
+        broken = ("memory", "out of memory")
+    except BaseException as error:
+        broken = ("raises", ascii(f"raised {type(error).__name__}: {str(error)[:200]}")[1:-1])
+    odd = [value for value in paid if value and not math.isfinite(value)]
+    if os.environ.pop(_MARK, None):
+        broken = ("runs_code", "ran the completion as code")
+    elif broken is None and len(paid) != len(rows):
+        broken = ("wrong_count", f"gave {len(paid)} numbers for {len(rows)} completions")
+    elif odd:
+        broken = ("not_a_number", f"paid {odd[0]}")
+    if broken is None and any(given[key] != value for key, value in before.items()):
+        return paid, ("changes_its_input", "changed the lists that all other rewards get, too")
+    return [] if broken else paid, broken
+
+
+if __name__ == "__main__":
+    keep(_answering(sys.argv[1], json.loads(sys.argv[2])), CPU_SECONDS, MEMORY)
