@@ -1,17 +1,17 @@
 """What is wrong with a GRPO training, from its log: `casebook doctor RUN`.
 
-logs      any tool's log as one table of steps, in one set of names
-findings  one small function for each thing that can be wrong
-live      the same while a training runs, as a callback
+`logs` reads any tool's log as one table of steps, `findings` has one small method for each thing
+that can be wrong, `live` is the same while a training runs.
 """
 
 import html
 from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from casebook.doctor.findings import FINDINGS, Finding, Seen, examined, healthy, not_told
+from casebook.doctor.findings import FINDINGS, Examined, Finding, examined, healthy, not_told
 from casebook.doctor.logs import Log, read_log, table
 
 __all__ = ["FINDINGS", "Diagnosis", "Finding", "Log", "diagnose", "read_log", "table"]
@@ -50,24 +50,16 @@ class Diagnosis:
         from casebook import plots
 
         names = {"silent": "frac_reward_zero_std", "length": "completions/mean_length"}
-        names |= {"clipped": "completions/clipped_ratio"}
         names |= {c: f"rewards/{c[5:]}/mean" for c in self.log.steps if c.startswith("part/")}
-        picture, held_out = StringIO(), self.log.evaluations
-        if len(self.log.steps):
-            held_out = held_out if {"step", "kl_from_base"} <= set(held_out) else None
-            drawn = plots.dashboard(self.log.steps.rename(columns=names), title, held_out)
-            drawn.savefig(picture, format="svg")
-        drawing, said = picture.getvalue(), html.escape(str(self))
-        drawing = drawing[drawing.find("<svg") :] if drawing else ""
-        return PAGE.format(title=html.escape(title), drawing=drawing, text=said)
-
-
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width">
-<style>body{{max-width:60rem;margin:2rem auto;padding:0 1rem;font:1rem/1.5 sans-serif}}
-svg{{width:100%;height:auto}}pre{{white-space:pre-wrap;font:inherit}}</style>
-<h1>{title}</h1>{drawing}<pre>{text}</pre></html>
-"""
+        steps = self.log.steps.rename(columns=names | {"clipped": "completions/clipped_ratio"})
+        held_out, drawing = self.log.evaluations, StringIO()
+        if len(steps):
+            drawn = plots.dashboard(steps, title, held_out if "step" in held_out else None)
+            drawn.savefig(drawing, format="svg")
+        picture = drawing.getvalue()[drawing.getvalue().find("<svg") :]
+        page = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
+        title, text = html.escape(title), html.escape(str(self))
+        return page.substitute(title=title, drawing=picture, text=text)
 
 
 def diagnose(run: Log | str | Path) -> Diagnosis:
@@ -85,8 +77,7 @@ def diagnose(run: Log | str | Path) -> Diagnosis:
     (False, 'silent_groups')
     """
     log = run if isinstance(run, Log) else read_log(run)
-    see = Seen(log)
+    see = Examined(log)
     found = examined(see)
-    return Diagnosis(
-        *(healthy(found, see), len(log.steps), log.read, log.ignored, found, not_told(see), log)
-    )
+    columns = log.read, log.ignored
+    return Diagnosis(healthy(found, see), len(log.steps), *columns, found, not_told(see), log)

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from casebook.doctor import Log, diagnose, table
-from casebook.doctor.findings import WORDS
+from casebook.doctor.findings import FINDINGS
 
 EVERY, SLOWER = 8, 1.05  # steps between two looks, and times the step of the last one
 SURE = 0.6  # a warning may stop somebody's run
@@ -34,10 +34,10 @@ class DoctorCallback(TrainerCallback):
             found = diagnose(log).findings
         except Exception as error:  # nobody's training of hours ends because of a look at it
             self.say(f"step {step}: the doctor could not read the log ({error})")
-        for one in found:
-            if one.sure >= SURE and one.name not in self.spoken and "remark" not in WORDS[one.name]:
-                self.spoken.add(one.name)
-                self.say(str(one))
-                wandb = sys.modules.get("wandb")
-                if wandb and wandb.run:
-                    wandb.alert(title=one.name, text=str(one))
+        new = (f for f in found if f.name not in self.spoken and "remark" not in FINDINGS[f.name])
+        for one in (finding for finding in new if finding.sure >= SURE):
+            self.spoken.add(one.name)
+            self.say(str(one))
+            wandb = sys.modules.get("wandb")
+            if wandb and wandb.run:
+                wandb.alert(title=one.name, text=str(one))

@@ -1,9 +1,9 @@
 """Reading the log of a GRPO training, whoever wrote it: one table of steps, in one set of names.
 
-`NAMES` says what TRL (0.15 and newer), Unsloth, open-r1, verl and OpenRLHF call a metric. Kinds of
-file: a run folder of the casebook or a record of it, `trainer_state.json`, checkpoints, TRL's own
-completions, CSV, JSON lines, the final values that W&B keeps, the step table of a notebook, and
-console logs, in which a step is a dict on a line, `step:1 - name:value` (verl), or `name=value`.
+`names.yaml` says what TRL (0.15 and newer), Unsloth, open-r1, verl and OpenRLHF call a metric. Read
+are a run folder or record of ours, `trainer_state.json`, checkpoints, TRL's completions, CSV, JSON
+lines, the final values of W&B, the step table of a notebook, and console logs, in which a step is a
+dict on a line, `step:1 - name:value` (verl), or `name=value`.
 """
 
 import ast
@@ -22,13 +22,14 @@ import yaml
 
 from casebook.case import CasebookError
 
-NAMES: Mapping[str, list[str]] = yaml.safe_load(
-    Path(__file__).with_name("names.yaml").read_text("utf-8")
-)
+NAMES = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text("utf-8"))
+PARTS = NAMES.pop("parts")  # how a part of the reward is called that looks at form, or at answers
 PART = re.compile(r"rewards?/([^/]+)(?:/(mean|std))?|([^/]*_reward(?:_func|_fn)?)(?:_(mean|std))?")
 OURS = r"(greedy|sampled|lenient)_accuracy|well_formed|kl_from_base"
 EVALUATION = re.compile(rf"eval[_/].*(reward|accura).*|val(-core)?/.*|{OURS}")
 SUMMARY = {"train_runtime", "train_loss", "train_steps_per_second"}  # TRL's last row has no step
+FILES = """metrics.jsonl trainer_state.json checkpoint-*/trainer_state.json record.json *.csv *.tsv
+    **/trainer_state.json *.jsonl *.ipynb *.log *.txt **/wandb-summary.json"""
 FILLED = 0.2  # share of rows like the row before; a few are alike where little is learned
 ANSI = re.compile(r"\x1b?\[\d+(?:;\d+)*m")
 NUMPY = re.compile(r"\bnp\.\w+\(([^()]*)\)")
@@ -57,8 +58,6 @@ def read_log(path: str | Path) -> Log:
         CasebookError: there is nothing to read, or no column of it is known; one sentence.
     """
     path = Path(path)
-    if not path.exists():
-        raise CasebookError(f"there is no {path}")
     try:
         rows = _folder(path) if path.is_dir() else _file(path)
         texts = _completions(path) if path.is_dir() else pd.DataFrame()
@@ -90,10 +89,9 @@ def table(
         rows = _steps_of(texts)
     rows = [{_plain(name): value for name, value in row.items()} for row in rows]
     frame = pd.DataFrame(rows).drop(columns=["completion", "prompt"], errors="ignore")
-    frame = frame.apply(numbers).dropna(axis=1, how="all")
-    found: dict[str, str] = {}
-    for name, patterns in NAMES.items():
-        columns = [c for p in patterns for c in frame if re.fullmatch(p, c)]
+    frame, found = frame.apply(numbers).dropna(axis=1, how="all"), {}
+    for name, called in NAMES.items():
+        columns = [c for pattern in called for c in frame if re.fullmatch(pattern, c)]
         found |= {name: columns[0]} if columns else {}
     evaluated = [c for c in frame if EVALUATION.fullmatch(c)]
     for column in frame.columns.difference([*found.values(), *evaluated], sort=False):
@@ -111,11 +109,9 @@ def table(
     at = [found["step"]] if "step" in found else []
     evaluations = frame[[*at, *evaluated]].dropna(how="all", subset=evaluated)
     evaluations = evaluations.rename(columns=dict.fromkeys(at, "step")).reset_index(drop=True)
-    read = [*found.values(), *evaluated]
-    ignored, steps = [c for c in frame if c not in read], _without_repeats(steps)
-    return Log(
-        steps.reset_index(drop=True), evaluations, texts, dict(settings or {}), read, ignored
-    )
+    read, steps = [*found.values(), *evaluated], _without_repeats(steps).reset_index(drop=True)
+    ignored = [column for column in frame if column not in read]
+    return Log(steps, evaluations, texts, dict(settings or {}), read, ignored)
 
 
 def _plain(name: Any) -> str:
@@ -139,25 +135,9 @@ def _without_repeats(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[~filled] if len(moving) >= 3 and filled.mean() > FILLED else steps
 
 
-# Files ---------------------------------------------------------------------------------------
-
-
 def _folder(path: Path) -> list[dict]:
     """Of what a run folder holds, the log with most to say."""
-    for pattern in (
-        *("metrics.jsonl", "trainer_state.json", "checkpoint-*/trainer_state.json"),
-        *(
-            "record.json",
-            "**/trainer_state.json",
-            "*.csv",
-            "*.tsv",
-            "*.jsonl",
-            "*.ipynb",
-            "*.log",
-            "*.txt",
-        ),
-        *("**/wandb-summary.json",),
-    ):
+    for pattern in FILES.split():
         files = sorted(path.glob(pattern), key=lambda file: (len(str(file)), str(file)))
         files = [file for file in files if not file.name.startswith("completions")]
         for rows in map(_file, files[::-1][:3]):
@@ -212,11 +192,9 @@ def _table_rows(text: str | list[str]) -> list[dict]:
 
 
 def _csv(path: Path) -> list[dict]:
-    first, how = (
-        _text(path).partition("\n")[0],
-        {"on_bad_lines": "skip", "encoding_errors": "replace"},
-    )
-    return pd.read_csv(path, sep=max(",;\t", key=first.count), **how).to_dict("records")
+    mark = max(",;\t", key=_text(path).partition("\n")[0].count)
+    frame = pd.read_csv(path, sep=mark, on_bad_lines="skip", encoding_errors="replace")
+    return frame.to_dict("records")
 
 
 READERS: Mapping[str, Callable[[Path], list[dict]]] = {
@@ -250,9 +228,6 @@ def _lines(text: str) -> Iterator[dict]:
             last = row
 
 
-# Completions and settings --------------------------------------------------------------------
-
-
 def _completions(path: Path) -> pd.DataFrame:
     files = sorted(path.glob("completions*/*")) or sorted(path.glob("completions*.*"))
     found = [file for file in files if file.suffix in (".parquet", ".jsonl")]
@@ -264,27 +239,16 @@ def _named(texts: pd.DataFrame) -> pd.DataFrame:
     """TRL writes a column for each reward function; here it is `reward/NAME`, as in our runs."""
     if texts.empty or "completion" not in texts:
         return pd.DataFrame()
-    own = {
-        "step",
-        "prompt",
-        "completion",
-        "advantage",
-        "answer",
-        "extracted",
-        "strict",
-        "seed",
-        "id",
-    }
     figures = {"step", "reward", "correct", "truncated", "tokens", "well_formed"}
-    parts = [c for c in texts.select_dtypes("number") if c not in own | figures]
+    others = figures | {"advantage", "answer", "strict", "seed", "id", "epoch"}
+    parts = [c for c in texts.select_dtypes("number") if c not in others]
     texts = texts.rename(columns={c: f"reward/{c.removeprefix('reward/')}" for c in parts})
     paid = [c for c in texts if c.startswith("reward/")]
     texts = texts.assign(**{c: numbers(texts[c]) for c in [*paid, *figures & {*texts}]})
     if "reward" not in texts and paid:
         texts["reward"] = texts[paid].sum(axis=1)
-    return (
-        texts.dropna(subset="step").sort_values("step", kind="stable") if "step" in texts else texts
-    )
+    ordered = "step" in texts
+    return texts.dropna(subset="step").sort_values("step", kind="stable") if ordered else texts
 
 
 def _steps_of(texts: pd.DataFrame) -> list[dict]:
