@@ -11,7 +11,7 @@ BUDGETS = {  # lines of Python, blank lines and docstrings included
     **{
         "cli.py": 490,
         "detectors.py": 440,
-        "doctor": 1_050,
+        "doctor": 900,
         "evaluation.py": 430,
         "cases/problem_sets.py": 205,
         "cases/rungs.py": 165,
