@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,27 +15,18 @@ from casebook.cases import problem_sets
 from casebook.doctor import FINDINGS, diagnose, read_log, table
 
 STEPS = 60
-RNG = np.random.default_rng(0)
-UP, NOISE = np.linspace(0, 1, STEPS), RNG.standard_normal(STEPS)
+UP, NOISE = np.linspace(0, 1, STEPS), np.random.default_rng(0).standard_normal(STEPS)
 
 
 def log_of(texts=None, asked=None, held_out=True, **columns):
     """A run that learns, in TRL's names; any column may be replaced, `None` takes it away."""
     logged = {
-        "step": np.arange(1, STEPS + 1),
-        "loss": 0.01 * NOISE,
-        "reward": 0.6 + 0.6 * UP + 0.03 * NOISE,
-        "reward_std": 0.5 - 0.1 * UP,
-        "grad_norm": 0.3 + 0.02 * NOISE,
-        "frac_reward_zero_std": 0.35 * UP,
-        "completions/mean_length": 23 + 3 * UP,
-        "completions/clipped_ratio": 0.14 - 0.12 * UP,
-        "rewards/correct/mean": 0.5 + 0.4 * UP + 0.03 * NOISE,
-        "rewards/correct/std": 0.5 - 0.2 * UP,
-        "rewards/tag_format/mean": np.minimum(0.1 + 0.2 * UP, 0.2),
-        "rewards/tag_format/std": 0.1 - 0.05 * UP,
-        "kl": 0.1 * UP,
-        "entropy": 0.5 - 0.2 * UP,
+        **{"step": np.arange(1, STEPS + 1), "loss": 0.01 * NOISE, "grad_norm": 0.3 + 0.02 * NOISE},
+        **{"reward": 0.6 + 0.6 * UP + 0.03 * NOISE, "reward_std": 0.5 - 0.1 * UP, "kl": 0.1 * UP},
+        **{"frac_reward_zero_std": 0.35 * UP, "entropy": 0.5 - 0.2 * UP},
+        **{"completions/mean_length": 23 + 3 * UP, "completions/clipped_ratio": 0.14 - 0.12 * UP},
+        **{"rewards/correct/mean": 0.5 + 0.4 * UP + 0.03 * NOISE, "rewards/correct/std": 0.4},
+        **{"rewards/tag_format/mean": 0.1 + 0.1 * UP, "rewards/tag_format/std": 0.1 - 0.05 * UP},
     }
     logged |= {name.replace("__", "/"): value for name, value in columns.items()}
     rows = pd.DataFrame({n: v for n, v in logged.items() if v is not None}).to_dict("records")
@@ -46,15 +38,12 @@ def log_of(texts=None, asked=None, held_out=True, **columns):
 def texts_of(rate=(0.5, 0.8), steps=10, groups=8, size=4, **columns):
     """Recorded completions; the share of right ones goes from the first rate to the second."""
     rng, rows = np.random.default_rng(1), []
-    for step in range(1, steps + 1):
-        p = rate[0] + (rate[1] - rate[0]) * (step - 1) / (steps - 1)
-        for group in range(groups):
-            for _ in range(size):
-                right, told = bool(rng.random() < p), " ".join(rng.choice(list("CDHS"), 5))
-                row = {"step": step, "prompt": f"hand {step} {group}", "answer": f"label {group}"}
-                row |= {"completion": f"{told} so it is {group}", "truncated": False}
-                row |= {"extracted": f"label {group if right else 'x'}", "correct": right}
-                rows.append(row | {"well_formed": True, "reward": float(right)})
+    for step, group, _ in product(range(steps), range(groups), range(size)):
+        right = bool(rng.random() < rate[0] + (rate[1] - rate[0]) * step / (steps - 1))
+        row = {"step": step + 1, "prompt": f"hand {step} {group}", "answer": f"label {group}"}
+        row |= {"completion": f"{' '.join(rng.choice(list('CDHS'), 5))} so it is {group}"}
+        row |= {"extracted": f"label {group if right else 'x'}", "correct": right}
+        rows.append(row | {"truncated": False, "well_formed": True, "reward": float(right)})
     return pd.DataFrame(rows).assign(**columns)
 
 
@@ -63,15 +52,9 @@ def named(log):
 
 
 FLAT = {"reward": 0.6 + 0.03 * NOISE, "rewards__correct__mean": 0.5 + 0.03 * NOISE}
-FORM_ONLY = {
-    **{"rewards__correct__mean": 0.1 + 0.01 * NOISE, "rewards__tag_format__mean": 0.1 + 0.8 * UP},
-    "reward": 0.2 + 0.8 * UP + 0.01 * NOISE,
-}
-FALLING = {"rewards__correct__mean": 0.5 - 0.4 * UP, "rewards__tag_format__mean": 0.1 + 0.9 * UP}
-TINY = {"reward_std": 2e-3, "reward": 0.6 + 1e-3 * UP}
+FORM_ONLY = {"rewards__correct__mean": 0.1 + 0.01 * NOISE, "reward": 0.2 + 0.8 * UP}
 LOOP = [f"a b c {i}" if i < 160 else f"{'1 1 2 2 3 ' * 8} {i}" for i in range(320)]
-NONSENSE = [f"zq{i}x vw{'abcdefgh'[i % 8]} {'klmnop'[i % 6]}uu" for i in range(320)]
-GONE = ["a b c"] * 160 + NONSENSE[160:]
+GONE = ["a b c"] * 160 + [f"zq{i}x vw{'abcdefgh'[i % 8]} {'klmnop'[i % 6]}uu" for i in range(160)]
 SICK = {
     "silent_groups": log_of(frac_reward_zero_std=0.8, **FLAT),
     "truncation": log_of(completions__clipped_ratio=0.7),
@@ -79,7 +62,7 @@ SICK = {
     "saturated_reward": log_of(
         reward=np.minimum(1, 0.2 + 4 * UP), reward_std=np.maximum(0.01, 0.5 - 2 * UP)
     ),
-    "form_over_answer": log_of(**FORM_ONLY),
+    "form_over_answer": log_of(**FORM_ONLY, rewards__tag_format__mean=0.1 + 0.8 * UP),
     "reward_hacking": log_of(texts_of((0.7, 0.2))),
     "length_runaway": log_of(completions__mean_length=20 + 80 * UP, **FLAT),
     "length_collapse": log_of(completions__mean_length=90 - 80 * UP, held_out=False, **FLAT),
@@ -89,7 +72,7 @@ SICK = {
     "kl_too_strong": log_of(kl=5e-4 + 1e-5 * NOISE, asked={"beta": 1.0}, **FLAT),
     "label_collapse": log_of(texts_of(extracted="flush")),
     "rate_too_high": log_of(reward=1 - 0.9 * np.abs(2 * UP - 0.8) + 0.02 * NOISE),
-    "tiny_differences": log_of(**TINY),
+    "tiny_differences": log_of(reward_std=2e-3, reward=0.6 + 1e-3 * UP),
     "no_progress": log_of(held_out=False, **FLAT),
     "eos_never_learned": log_of(texts_of(truncated=True), completions__clipped_ratio=0.95),
     "evaluation_missing": log_of(held_out=False),
@@ -105,9 +88,7 @@ SICK = {
 def test_a_run_with_the_failure_is_named_and_one_without_is_not(name):
     found = next(one for one in diagnose(SICK[name]).findings if one.name == name)
     assert 0 < found.sure <= 1
-    assert found.message
-    assert found.evidence
-    assert "To confirm:" in found.advice
+    assert all((found.message, found.evidence, "To confirm:" in found.advice))
     assert name not in named(log_of(texts_of()))
 
 
@@ -136,19 +117,11 @@ def test_evidence_shows_at_most_three_completions_and_the_groups_that_would_do()
     assert hacked.evidence.count("so it is") == 3
 
 
-def test_a_part_of_weight_zero_is_only_logged():
+def test_a_part_that_is_only_logged_is_not_dead_and_a_spike_of_the_kl_no_runaway():
     asked = {"reward_funcs": ["correct", "tag_format"], "reward_weights": [1.0, 0.0]}
     zero = {"rewards__tag_format__mean": 0.0, "rewards__tag_format__std": 0.0}
     assert "dead_reward" not in named(log_of(asked=asked, **zero))
-
-
-def test_a_spike_of_the_kl_is_no_runaway():
     assert "kl_runaway" not in named(log_of(kl=np.where(np.arange(STEPS) == 40, 4e3, 0.1 * UP)))
-
-
-def test_completions_alone_are_enough():
-    texts = texts_of((0.02, 0.02)).drop(columns=["correct", "extracted", "truncated", "answer"])
-    assert {"silent_groups"} <= named(table([], texts))
 
 
 VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=5))
@@ -179,22 +152,6 @@ def test_a_long_run_takes_seconds():
     texts = pd.concat([texts_of(steps=100, groups=10, size=10)] * 10, ignore_index=True)
     diagnose(table(steps, texts))
     assert time.perf_counter() - started < 10
-
-
-def test_the_words_say_what_is_wrong_what_to_change_and_what_is_needed():
-    for words in FINDINGS.values():
-        assert {"wrong", "change", "confirm"} <= {*words}
-        assert {*words} <= {
-            "wrong",
-            "change",
-            "confirm",
-            "needs",
-            "lacks",
-            "mild",
-            "remark",
-            "bounds",
-        }
-        assert ("needs" in words) == ("lacks" in words)
 
 
 RUNS = Path(problem_sets.data_dir() or "none") / "runs"

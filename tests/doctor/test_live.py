@@ -57,10 +57,5 @@ def test_a_live_training_is_warned_of_once_and_by_an_alert(monkeypatch):
     wandb.run = object()
     DoctorCallback(said.append).on_log(args, state, None)
     assert sent == names
-
-
-def test_a_log_that_cannot_be_read_does_not_end_a_training():
-    said = []
-    watch = DoctorCallback(said.append, read=lambda: 1 / 0)
-    watch.on_log(None, SimpleNamespace(global_step=8), None)
-    assert "could not read" in said[0]
+    DoctorCallback(said.append, read=lambda: 1 / 0).on_log(args, state, None)
+    assert "could not read" in said[-1]  # and the training goes on

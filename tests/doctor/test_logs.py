@@ -19,67 +19,40 @@ ROWS = [
 PART = {"rewards/format_reward/mean": 0.25, "rewards/format_reward/std": 0.1}
 
 
-def state(path):
-    rows = [row | PART for row in ROWS] + [{"eval_reward": 0.3, "eval_loss": 1.0, "step": 6}]
-    summary = {"train_runtime": 9.0, "train_loss": 0.1, "step": 12}
-    path.write_text(json.dumps({"log_history": [*rows, summary], "global_step": 12}))
-
-
-def console(path):
-    lines = ["loading ... {not a dict} {'model': 'x'}", "  8%|▊ | 1/12 [00:01<00:11]"]
-    for row in ROWS:
-        said = {name: str(value) for name, value in (row | PART).items() if name != "step"}
-        lines.append(f"\r{said | {'epoch': row['step'] / 12}}")
-    path.write_text("\n".join([*lines, "{'train_runtime': '9.0', 'train_loss': '0.1'}"]))
-
-
-def verl(path):
-    path.write_text("".join(
-        f"\x1b[36m(TaskRunner pid=7)\x1b[0m step:{r['step']} - actor/pg_loss:0.0 - "
-        f"actor/grad_norm:{r['grad_norm']} - critic/score/mean:np.float64({r['reward']}) - "
-        f"actor/kl_loss:0.01 - response_length/clip_ratio:0.5 - timing_s/gen:1.0\n" for r in ROWS
-    ))  # fmt: skip
-
-
-def notebook(path):
-    names = ["Step", "Training Loss", "reward", "kl", "rewards / format_reward / mean"]
-    head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(
-        f"<tr><td>{r['step']}</td><td>0.0</td><td>{r['reward']}</td><td>0.01</td><td>0.25</td></tr>"
-        for r in ROWS
-    )
-    out = {"data": {"text/html": [f"<table><tr>{head}</tr>", body, "</table>"]}}
-    path.write_text(json.dumps({"cells": [{"outputs": [out]}, {"source": "x"}]}))
-
-
-def table(separator):
-    def write(path):
-        frame = pd.DataFrame(ROWS).rename(columns={"reward": "my run - train/reward"})
-        frame.assign(**PART).to_csv(path, index=False, sep=separator)
-
-    return write
-
-
-def lines(path):
-    path.write_text("\n".join(json.dumps(row | PART) for row in ROWS) + '\n{"reward": 0.')
-
-
-def pairs(path):
-    path.write_text("\n".join(
-        f"Global step {r['step']}: reward={r['reward']:.3f}, kl=1.0e-2, loss=0.0" for r in ROWS
-    ))  # fmt: skip
-
-
+SUMMARY = {"train_runtime": 9.0, "train_loss": 0.1, "step": 12}
+STATE = [*(row | PART for row in ROWS), {"eval_reward": 0.3, "eval_loss": 1.0, "step": 6}, SUMMARY]
+QUOTED = [{n: str(v) for n, v in (row | PART).items() if n != "step"} for row in ROWS]
+CONSOLE = "\n".join(
+    ["loading ... {not a dict} {'model': 'x'}", "  8%|▊ | 1/12 [00:01<00:11]"]
+    + [f"\r{row | {'epoch': n / 12}}" for n, row in enumerate(QUOTED)]
+    + ["{'train_runtime': '9.0', 'train_loss': '0.1'}"]
+)
+VERL = "".join(
+    f"\x1b[36m(TaskRunner pid=7)\x1b[0m step:{r['step']} - actor/pg_loss:0.0 - "
+    f"actor/grad_norm:{r['grad_norm']} - critic/score/mean:np.float64({r['reward']}) - "
+    f"actor/kl_loss:0.01 - response_length/clip_ratio:0.5 - timing_s/gen:1.0\n"
+    for r in ROWS
+)
+TITLES = ["Step", "Training Loss", "reward", "kl", "rewards / format_reward / mean"]
+SHOWN = [TITLES, *([r["step"], 0.0, r["reward"], 0.01, 0.25] for r in ROWS)]
+HTML = "".join("<tr>" + "".join(f"<td>{v}</td>" for v in row) + "</tr>" for row in SHOWN)
+CELLS = [{"outputs": [{"data": {"text/html": ["<table>", HTML, "</table>"]}}]}, {"source": "x"}]
+FRAME = pd.DataFrame(ROWS).rename(columns={"reward": "my run - train/reward"}).assign(**PART)
 KINDS = {
-    "trainer_state.json": state, "train.log": console, "verl.txt": verl, "run.ipynb": notebook,
-    "steps.csv": table(","), "steps.tsv": table("\t"), "log.jsonl": lines, "openrlhf.log": pairs,
-    "misnamed.json": console,
-}  # fmt: skip
+    "trainer_state.json": json.dumps({"log_history": STATE, "global_step": 12}),
+    **{"train.log": CONSOLE, "misnamed.json": CONSOLE, "verl.txt": VERL},
+    "run.ipynb": json.dumps({"cells": CELLS}),
+    **{"steps.csv": FRAME.to_csv(index=False), "steps.tsv": FRAME.to_csv(index=False, sep="\t")},
+    "log.jsonl": "\n".join(json.dumps(row | PART) for row in ROWS) + '\n{"reward": 0.',
+    "openrlhf.log": "\n".join(
+        f"Global step {r['step']}: reward={r['reward']:.3f}, kl=1.0e-2, loss=0.0" for r in ROWS
+    ),
+}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_log_is_read_whoever_wrote_it(name, tmp_path):
-    KINDS[name](tmp_path / name)
+    (tmp_path / name).write_text(KINDS[name])
     for path in (tmp_path / name, tmp_path)[: 1 + (name != "misnamed.json")]:
         log = read_log(path)
         assert len(log.steps) == 12
@@ -91,18 +64,10 @@ def test_a_log_is_read_whoever_wrote_it(name, tmp_path):
 
 
 def test_evaluations_are_kept_apart_and_what_is_not_known_is_named(tmp_path):
-    state(tmp_path / "trainer_state.json")
-    verl(tmp_path / "verl.log")
+    for name in ("trainer_state.json", "verl.txt"):
+        (tmp_path / name).write_text(KINDS[name])
     assert read_log(tmp_path / "trainer_state.json").evaluations["eval_reward"].tolist() == [0.3]
-    assert read_log(tmp_path / "verl.log").ignored == ["timing_s/gen"]
-
-
-def test_the_newest_checkpoint_of_a_folder_is_read(tmp_path):
-    for step, rows in ((5, ROWS[:5]), (10, ROWS[:10])):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        file = tmp_path / f"checkpoint-{step}" / "trainer_state.json"
-        file.write_text(json.dumps({"log_history": rows}))
-    assert len(read_log(tmp_path).steps) == 10
+    assert read_log(tmp_path / "verl.txt").ignored == ["timing_s/gen"]
 
 
 def test_completions_of_trl_give_the_steps_as_well(tmp_path):
