@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_left_out_and_counted(uneven):
     ("arguments", "sentence"),
     [
         (("poker", None, None, "test", 4, 1, 0, "shots5"), "unknown variant 'shots5': known are"),
-        (("poker", paths.DATA), "it holds no policy saved here"),
+        (("poker", paths.DATA), "no policy is saved there"),
         (("landuse", ADAPTER), "was trained for poker/nano, not for landuse/nano"),
         (("poker", ADAPTER, "smoke"), "was trained for poker/nano, not for poker/smoke"),
     ],

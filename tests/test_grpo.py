@@ -279,8 +279,8 @@ def test_advantages_by_hand():
 @pytest.mark.parametrize(
     ("rewards", "size", "scale", "message"),
     [
-        ([1.0, 0.0, 1.0], 2, "group", "no whole groups of 2"),
-        ([[1.0, 0.0]], 2, "group", "no whole groups"),
+        ([1.0, 0.0, 1.0], 2, "group", "do not split into groups of 2"),
+        ([[1.0, 0.0]], 2, "group", "do not split into groups"),
         ([1.0, 0.0], 1, "group", "at least 2"),
         ([1.0, 0.0], 2, "std", "unknown scale 'std': known are group, batch, none"),
         ([1.0, math.inf], 2, "group", "infinite"),

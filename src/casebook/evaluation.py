@@ -177,7 +177,7 @@ def evaluate(
     settings = settings or read_settings(case.name, profile)
     variant = variant or settings["variant"]
     if (limit or 0) < 0 or samples < 0 or not (greedy or samples):
-        raise CasebookError("limit and samples must not be negative, and something be decoded")
+        raise CasebookError("limit and samples must be 0 or more, with greedy or samples there")
     data = case.load(split, profile=profile, variant=variant)
     asked = data.take(min(limit or len(data), len(data)))
     prompts = [token_ids(tokenizer, prompt) for prompt in asked["prompt"]]
@@ -248,7 +248,7 @@ def _stored(store: str | Path | None, jobs: Sequence[Job]) -> list[tuple[Job, li
                 *job, ids, size = json.loads(line)
                 found.append((tuple(job), ids, size))
     if not {job for job, *_ in found} <= set(jobs):
-        raise CasebookError(f"{store} holds completions of another evaluation")
+        raise CasebookError(f"{store} contains completions of another evaluation")
     return found
 
 

@@ -77,10 +77,10 @@ def group_advantages(
         raise CasebookError(f"a group needs at least 2 completions to compare, not {group_size}")
     if rewards.dim() != 1 or len(rewards) % group_size or not len(rewards):
         raise CasebookError(
-            f"rewards of shape {tuple(rewards.shape)} are no whole groups of {group_size}"
+            f"rewards of shape {tuple(rewards.shape)} do not split into groups of {group_size}"
         )
     if rewards.isinf().any():
-        raise CasebookError("an infinite reward has no mean to be compared with")
+        raise CasebookError("a reward is infinite, so its group has no mean")
     groups = rewards.reshape(-1, group_size)
     advantages = groups - groups.nanmean(1, keepdim=True)
     if scale != "none":

@@ -138,7 +138,7 @@ def alone_in(folder: Path, busy: str) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a `CasebookError` now, and not after minutes of work, where nothing can be written."""
+    """Raise a `CasebookError` now, not after minutes of work, if the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

@@ -86,7 +86,7 @@ def show(drawn: Figure, name: str, alt: str) -> None:
         CasebookError: no alternative text.
     """
     if not alt.strip():
-        raise CasebookError(f"the picture {name!r} needs a sentence of alternative text")
+        raise CasebookError(f"the figure {name!r} needs a sentence of alternative text")
     raw, small = io.BytesIO(), io.BytesIO()
     drawn.savefig(raw, format="png", metadata={"Software": None})  # not the version that drew it
     few = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}

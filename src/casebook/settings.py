@@ -402,7 +402,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that maps names to values; a `CasebookError` says what is wrong with it."""
     try:
         if path.is_char_device() or path.stat().st_size > 2**20:
-            raise CasebookError("no file of at most 1 MiB, as settings are")
+            raise CasebookError("no settings file: those have at most 1 MiB")
         settings = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CasebookError(f"{path} cannot be read: {error.strerror}") from error
@@ -411,7 +411,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except CasebookError as error:
         raise CasebookError(f"{path} is {error}") from None
     if not isinstance(settings, dict):
-        raise CasebookError(f"{path} holds no mapping of field names to values")
+        raise CasebookError(f"{path} contains no mapping of field names to values")
     return settings
 
 
@@ -478,7 +478,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
         )
     logging, steps = settings.get("logging_steps", 1), settings["max_steps"]
     if logging > steps:
-        raise CasebookError(f"logging_steps is {logging}, and there are only {steps} steps")
+        raise CasebookError(f"logging_steps is {logging}, but there are only {steps} steps")
     size = settings["per_device_train_batch_size"]
     size *= settings.get("steps_per_generation") or settings["gradient_accumulation_steps"]
     if size % settings["num_generations"]:
@@ -498,7 +498,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     if known and len(given) != 1:
         raise CasebookError(f"{schedule} needs lr_scheduler_kwargs with min_lr or min_lr_rate")
     if settings.get("measure") == "validation" and settings.get("evaluate_every") == 0:
-        raise CasebookError("measure validation needs evaluate_every above 0, or nothing is seen")
+        raise CasebookError("measure validation needs evaluate_every above 0")
     for name in ("use_peft", "vllm_gpu_memory_utilization"):
         if settings["fast_inference"] and not settings.get(name):
             raise CasebookError(f"fast_inference needs {name}")
@@ -508,12 +508,12 @@ def _check_plain(settings: Mapping[str, Any]) -> None:
     """What a loop of `casebook.grpo` does not know, or lacks."""
     for name in marked("plain"):
         if name not in settings:
-            raise CasebookError(f"the field {name!r} is missing, which a plain loop needs")
+            raise CasebookError(f"the field {name!r} is missing; a plain loop needs it")
     known = {name: field.plain for name, field in FIELDS.items() if field.plain is not ANY}
     known["steps_per_generation"] = settings["gradient_accumulation_steps"]
     for name, value in known.items():
         if settings.get(name) is not None and settings[name] != value:
-            raise CasebookError(f"the plain loop knows {name} only as {value!r}")
+            raise CasebookError(f"the plain loop takes {name} only as {value!r}")
     check_name("loss type", settings["loss_type"], LOSSES)
     if settings["beta"] and not (settings["method"] == "plain_grpo" and settings["use_peft"]):
         raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")

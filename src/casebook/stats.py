@@ -247,7 +247,7 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
         raise CasebookError(f"pass@k needs 1 <= k <= n; got k = {k!r}, n = {n!r}")
     right = np.asarray(c, dtype=float)
     if not ((right >= 0) & (right <= n) & (right == np.floor(right))).all():
-        raise CasebookError(f"right samples must be counted by whole numbers from 0 to {n}")
+        raise CasebookError(f"the number of right samples must be a whole number from 0 to {n}")
     whole = comb(n, k)
     if np.isfinite(whole):
         return 1.0 - comb(n - right, k) / whole
@@ -284,7 +284,7 @@ def _table(figures: Sequence[Mapping[str, float]]) -> np.ndarray:
 def _finite(values: ArrayLike) -> np.ndarray:
     array = np.asarray(values, dtype=float)
     if array.size == 0:
-        raise CasebookError("there are no values to take the mean of")
+        raise CasebookError("there are no values to average")
     if not np.isfinite(array).all():
         raise CasebookError("an interval needs finite values; some are NaN or infinite")
     return array

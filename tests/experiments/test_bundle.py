@@ -94,14 +94,14 @@ def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
         assert b"ann" not in data or name.startswith("completions/"), name
         assert b"/somewhere" not in data, name
     record["config"] = record["config"] | {"attn_implementation": "/somewhere/kernel"}
-    with pytest.raises(CasebookError, match="may name a place on somebody's machine"):
+    with pytest.raises(CasebookError, match="may name a path on a machine"):
         export_run(run.path, tmp_path / "other.zip", say=str)
     assert not (tmp_path / "other.zip").exists()
 
 
 def test_what_a_run_folder_lacks_is_named(run, tmp_path, monkeypatch):
     (run.path / "measured" / "policy").rename(tmp_path / "policy")
-    with pytest.raises(CasebookError, match="keeps no completions of test rows"):
+    with pytest.raises(CasebookError, match="has no completions of test rows"):
         export_run(run.path)
     (run.path / "measured" / "policy").write_text("0" * 64)
     with pytest.raises(CasebookError, match="is not the one that was measured"):
@@ -135,23 +135,23 @@ def after_its_end(lines):
 
 
 TAMPERED = {
-    "texts made right": (AFTER, sure, "the text is not what its tokens say"),
+    "texts made right": (AFTER, sure, "the text differs from its tokens"),
     "a completion dropped": (AFTER, lambda lines: lines[:-1], f"{AFTER} lacks row 7, sample 1"),
-    "no completion": (AFTER, lambda lines: [None], "not built as a bundle is"),
+    "no completion": (AFTER, lambda lines: [None], "not a valid bundle"),
     "a completion twice": (BEFORE, longer, "has a completion twice"),
-    "a row that is none": (AFTER, lambda lines: set_row(lines, 7, 99), "row 7 is left out"),
+    "a row that is none": (AFTER, lambda lines: set_row(lines, 7, 99), "row 7 is missing"),
     "a completion without its end": (AFTER, short, "the text|goes on|tokens"),
-    "an end in the middle": (AFTER, after_its_end, "the text|with an end in another place"),
+    "an end in the middle": (AFTER, after_its_end, "the text|with a misplaced end token"),
     "ids that are none": (AFTER, lambda lines: lines[0].__setitem__(3, [-1]), "not .row, decoding"),
     "another case": ("config.json", {"case": "chess"}, "unknown case 'chess'"),
     "the profile of tests": ("config.json", {"profile": "smoke"}, "smoke"),
     "another model": (
         *("config.json", {"model_name_or_path": "Qwen/Qwen2.5-72B"}),
-        "has the embedded model data/nano/poker, and no other",
+        "allows only the embedded model data/nano/poker",
     ),
     "a link for a name": (
         *("config.json", {"also_evaluate": {"![t](http://evil.example/a.png)": {"limit": 5}}}),
-        "may name a place",
+        "may name a path",
     ),
     "a setting that is none": ("config.json", {"learning": 1}, "learning"),
     "fewer rows by the settings": ("config.json", {"test_limit": 4}, "should not have"),
@@ -179,9 +179,9 @@ def written(entries) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("../config.json", b"{}", "'../config.json' does not belong into"),
-        ("record.json", b"{}", "'record.json' does not belong into"),
-        ("completions/after/also_7.jsonl", b"", "does not belong into"),
+        ("../config.json", b"{}", "'../config.json' does not belong in"),
+        ("record.json", b"{}", "'record.json' does not belong in"),
+        ("completions/after/also_7.jsonl", b"", "does not belong in"),
         ("config.json", b"{}", "has a file twice"),
         ("completions/after/also_7.jsonl", b"\0" * 2**24, "8 MiB in all"),
     ],
@@ -202,8 +202,8 @@ def test_what_is_encrypted_is_refused(sent):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (lambda config: b"[" * 100_000, "not built as a bundle is"),
-        (lambda config: b"[]", "holds no settings"),
+        (lambda config: b"[" * 100_000, "not a valid bundle"),
+        (lambda config: b"[]", "contains no settings"),
         (lambda config: config.replace(b'"seed": 0', b'"seed": NaN'), "seed is nan"),
         (lambda config: config.replace(b'"seed": 0', b'"seed": 1e999'), "seed is inf"),
     ],
@@ -219,7 +219,7 @@ def test_settings_that_are_not_what_they_should_be_are_refused(content, said, se
     ("content", "said"),
     [
         (b"", "no zip"),
-        (b"PK\3\4" + b"x" * 100, "not built as a bundle is"),
+        (b"PK\3\4" + b"x" * 100, "not a valid bundle"),
         (written([("record.json", b"{}")]), "config.json is missing"),
     ],
 )

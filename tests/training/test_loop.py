@@ -474,7 +474,7 @@ def test_two_trainings_into_one_folder_are_one_and_a_sentence(tmp_path):
 @pytest.mark.parametrize("output", ["", "file", "file/run", "/proc/run"])
 def test_a_folder_that_holds_other_things_or_cannot_be_written_is_one_sentence(output, tmp_path):
     (tmp_path / "file").write_text("mine")
-    message = "cannot be written: " if output else "holds no run"
+    message = "cannot be written: " if output else "contains no run"
     with pytest.raises(CasebookError, match=message):
         training.train(training.read_config(SMOKE, SHORT), tmp_path / output, resume=not output)
     assert (tmp_path / "file").read_text() == "mine"

@@ -100,7 +100,7 @@ def test_a_chat_model_is_asked_by_its_template(tmp_path, chat_model):
         ({}, "name a prompt or a row"),
         ({"prompt": HAND, "row": 1}, "name a prompt or a row of the case, and not both"),
         ({"row": 1000}, "no row 1000: the test rows are 0 to 999"),
-        ({"prompt": "2H " * 400}, r"the prompt has \d+ tokens, and there is room for"),
+        ({"prompt": "2H " * 400}, r"the prompt has \d+ tokens, but there is room for"),
     ],
 )
 def test_a_wrong_question_is_one_sentence(arguments, message, poker):
@@ -110,7 +110,7 @@ def test_a_wrong_question_is_one_sentence(arguments, message, poker):
 
 def test_a_folder_without_a_policy_is_named(tmp_path):
     for run in (tmp_path, "nowhere", "poker/nano/lr_third"):
-        with pytest.raises(CasebookError, match="holds no policy: name the folder of a run"):
+        with pytest.raises(CasebookError, match="contains no policy: name the folder of a"):
             Policy(run)
 
 

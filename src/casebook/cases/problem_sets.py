@@ -89,7 +89,7 @@ def data_dir(value: str | os.PathLike | None = None) -> Path | None:
     folder = (paths.ROOT / Path(named).expanduser()).resolve()
     if not folder.is_dir():
         said = "the data folder" if value else VARIABLE
-        raise CasebookError(f"{said} names {folder}, and there is no such folder")
+        raise CasebookError(f"{said} names {folder}, but there is no such folder")
     return folder
 
 

@@ -74,7 +74,7 @@ def with_rungs(case: Case, rungs: Mapping[str, Rung]) -> Case:
         check_name("split", split, SPLITS)
         check_name("profile", profile, PROFILES)
         if PROFILES[profile].embedded:
-            raise CasebookError(f"{variant} asks models that read messages, not those of {profile}")
+            raise CasebookError(f"{variant} needs a chat model, and {profile} has none")
         return _rows(rung, split, seed)
 
     def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:

@@ -78,7 +78,7 @@ def export_run(
     record = run.record()
     note = run.path / "measured" / "policy"
     if not has_test_figures(record) or not note.is_file():
-        raise CasebookError(f"{run.path} keeps no completions of test rows: nothing to check")
+        raise CasebookError(f"{run.path} has no completions of test rows: nothing can be checked")
     if note.read_text() != weights_hash(run.adapter):
         raise CasebookError(f"the adapter in {run.path} is not the one that was measured")
     settings = {name: v for name, v in record["config"].items() if name not in UNSENT}
@@ -96,7 +96,7 @@ def export_run(
     except CannotCheck as error:
         say(f"not checked here: {error}")
     except Refused as error:
-        raise CasebookError(f"the run would be refused where it is checked: {error}") from None
+        raise CasebookError(f"the check would refuse this run: {error}") from None
     name = f"{record['case']}-{record['profile']}-seed{record['seed']}.zip"
     path = Path(output) if output else run.path.resolve().with_name(name)
     with replacing(path) as part:
@@ -150,7 +150,7 @@ def check_bundle(bundle: str | Path | bytes) -> dict[str, Any]:
         raise
     except Exception as error:  # of libraries, on bytes and values that no list foresees
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Refused(f"the file is not built as a bundle is: {said[:200]}") from error
+        raise Refused(f"the file is not a valid bundle: {said[:200]}") from error
 
 
 def _checked(files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def _checked(files: Mapping[str, bytes]) -> dict[str, Any]:
     plans = measure.plans(config)
     wanted = {f"completions/{when}/{name}.jsonl" for when in ("before", "after") for name in plans}
     if odd := sorted(wanted ^ (set(files) - {CONFIG})):
-        verb = "is missing from" if odd[0] in wanted else "does not belong into"
-        raise Refused(f"{odd[0][:120]!r} {verb} a bundle of such settings")
+        verb = "is missing from" if odd[0] in wanted else "does not belong in"
+        raise Refused(f"{odd[0][:120]!r} {verb} a bundle with these settings")
     written = {n: [json.loads(x) for x in files[n].splitlines()] for n in sorted(wanted)}
     for name, lines in written.items():
         for row, decoding, sample, ids, text in lines:
@@ -189,7 +189,7 @@ def _checked(files: Mapping[str, bytes]) -> dict[str, Any]:
 def _configured(settings: Any) -> tuple[Config, dict[str, Any]]:
     """A bundle's configuration, and what in it is not its profile's."""
     if not isinstance(settings, dict):
-        raise Refused(f"{CONFIG} holds no settings")
+        raise Refused(f"{CONFIG} contains no settings")
     _check_plain(settings)
     case, profile = settings.get("case"), settings.get("profile")
     try:
@@ -210,14 +210,14 @@ def _configured(settings: Any) -> tuple[Config, dict[str, Any]]:
     own.pop("seed", None)
     if PROFILES[profile].embedded and "model_name_or_path" in own:
         model = known["model_name_or_path"]
-        raise Refused(f"the profile {profile!r} has the embedded model {model}, and no other")
+        raise Refused(f"the profile {profile!r} allows only the embedded model {model}")
     return config, own
 
 
 def _check_plain(value: Any) -> None:
     """Refuse a text among settings that is a path, markup or the like."""
     if isinstance(value, str) and not PLAIN_TEXT.fullmatch(value):
-        raise Refused(f"the setting {value[:60]!r} may name a place on somebody's machine")
+        raise Refused(f"the setting {value[:60]!r} may name a path on a machine")
     for entry in value if isinstance(value, list) else ():
         _check_plain(entry)
     for pair in value.items() if isinstance(value, Mapping) else ():
@@ -250,7 +250,7 @@ def _graded(
         around = 0 if isinstance(prompt, str) else TEMPLATE
         size = len(text_of(prompt).encode()) + around  # no more tokens than bytes
         if size <= config.max_seq_length - config.max_completion_length:
-            raise Refused(f"row {row} is left out of {name}, and its prompt leaves room")
+            raise Refused(f"row {row} is missing from {name}, although its prompt fits")
     if len(found) != len(lines):
         raise Refused(f"{name} has a completion twice")
     if odd := sorted(set(found) ^ set(jobs)) or [job for job in jobs if job[0] >= len(asked)]:
@@ -263,7 +263,7 @@ def _graded(
         ids, text = found[job]
         ended = bool(ids) and ids[-1] in ends
         if not ids or len(ids) > longest or ends.intersection(ids[:-1]):
-            raise Refused(f"{name}, row {job[0]}: {len(ids)} tokens, with an end in another place")
+            raise Refused(f"{name}, row {job[0]}: {len(ids)} tokens, with a misplaced end token")
         line = dict(zip(("row", "decoding", "sample"), job, strict=True))
         said.append(line | {"completion": text, "tokens": len(ids), "truncated": not ended})
     table = graded(case, (asked[job[0]] for job in jobs), said, plan["variant"])
@@ -277,7 +277,7 @@ def _check_texts(config: Config, written: Mapping[str, Sequence[list]]) -> None:
         for row, *_, ids, text in lines:
             known = max(ids, default=0) < len(tokenizer)
             if not known or tokenizer.decode(ids, skip_special_tokens=True) != text:
-                raise Refused(f"{name}, row {row}: the text is not what its tokens say")
+                raise Refused(f"{name}, row {row}: the text differs from its tokens")
 
 
 # The file

@@ -82,7 +82,7 @@ def build(
     steps = steps or usual
     check_name("size", size, SIZES)
     if start and size != "nano":
-        raise CasebookError("a build that starts from a model has that model's size")
+        raise CasebookError("a build that starts from a model keeps that model's size")
     if (steps != usual or without or size != "nano" or start) and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
     output = output or folder(case.name)

@@ -232,7 +232,7 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
         settings = read_settings(card["case"], card["profile"]) | card
         settings["max_seq_length"] += longer
     except FileNotFoundError:
-        raise CasebookError(f"{folder} has no {CARD}: it holds no policy saved here") from None
+        raise CasebookError(f"{folder} has no {CARD}: no policy is saved there") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise CasebookError(f"{folder / CARD} cannot be read: {_first_line(error)}") from error
     adapter = folder / "adapter_config.json"
@@ -243,8 +243,8 @@ def load_saved(folder: str | Path, longer: int = 0) -> tuple[PreTrainedModel, An
             here = pretrained.which(base)
             if card.get("source", here) != here:
                 raise CasebookError(
-                    f"the adapter in {folder} was trained on {base} from {card['source']}, and "
-                    f"here it would be {base} from {here}: other weights"
+                    f"the adapter in {folder} was trained on {base} from {card['source']}, but "
+                    f"here {base} would come from {here}, with other weights"
                 )
         model, tokenizer = load_base(settings | {"model_name_or_path": base})
         _check_saved(folder, kind)

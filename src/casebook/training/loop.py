@@ -90,7 +90,7 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
             raise
         raise CasebookError(
             f"the run stopped, {run.path} cannot be written ({trouble}): what was written so far "
-            "stays there; mend it, then go on with --resume"
+            "is kept; solve the problem, then continue with --resume"
         ) from error
 
 

@@ -30,8 +30,8 @@ class Policy:
         folder = next((path for path in folders if (path / "casebook.json").exists()), None)
         if folder is None:
             raise CasebookError(
-                f"{run} holds no policy: name the folder of a run that was trained to its end, of "
-                "an adapter, or an arm whose adapter is committed, as in poker/nano/grpo"
+                f"{run} contains no policy: name the folder of a finished run or of an adapter, or "
+                "an arm whose adapter is committed, such as poker/nano/grpo"
             )
         from casebook.models import load_saved
 
@@ -107,7 +107,7 @@ class Policy:
         ids, settings, said = token_ids(self.tokenizer, asked), self.settings, []
         room = self.model.config.max_position_embeddings - settings["max_completion_length"]
         if len(ids) > room:
-            raise CasebookError(f"the prompt has {len(ids)} tokens, and there is room for {room}")
+            raise CasebookError(f"the prompt has {len(ids)} tokens, but there is room for {room}")
         rule = constraint_for(settings.get("constraint", "none"), self.case.labels, self.tokenizer)
         for decoding, count in (("greedy", 1), ("sample", samples)):
             how = decoding_of(settings, greedy=decoding == "greedy") | {"constraint": rule}

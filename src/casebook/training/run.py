@@ -152,10 +152,10 @@ def check_folder(run: Run, resume: bool) -> None:
     """Raise a `CasebookError` where no training may begin or go on in a folder."""
     held = {path.name for path in run.path.iterdir()} if run.path.is_dir() else set()
     if held - {LOCK} and not held & OF_A_RUN:
-        raise CasebookError(f"{run.path} is not empty and holds no run: name another folder")
+        raise CasebookError(f"{run.path} is not empty and contains no run: name another folder")
     if run.begun and not resume:
         raise CasebookError(
-            f"{run.path} holds a run already: go on with it by --resume, or name another folder"
+            f"{run.path} contains a run already: continue it with --resume, or name another folder"
         )
 
 

@@ -331,9 +331,7 @@ def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
     if variant == "answer":
         return f" {row['answer']}"
     if not row["solution"]:
-        raise CasebookError(
-            "this row has no worked solution to teach: RLVR-MATH holds answers only"
-        )
+        raise CasebookError("this row has no solution to teach: RLVR-MATH has only answers")
     box = f"\\boxed{{{row['answer']}}}"
     worked = row["solution"].removesuffix(box).strip().replace("\\fbox", "\\boxed")
     return _formed(worked.replace("\\boxed", ""), row["answer"])  # one box, at the end
