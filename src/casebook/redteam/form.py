@@ -45,7 +45,8 @@ class Example:
 
     @property
     def answer(self) -> str:
-        return str(self.row["answer"])
+        """The row's answer; of a solution as GSM8K writes it, what follows the mark."""
+        return str(self.row["answer"]).rpartition("####")[2].strip()
 
     @property
     def direct(self) -> bool:
@@ -121,7 +122,8 @@ def case_examples(name: str, rows: int = 8) -> list[Example]:
 def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
     """Learn the form from the right completions, and take all apart by it."""
     texts = [completion_text(row["completion"]) for row in rows]
-    right = [(text, row["answer"]) for text, row in zip(texts, rows, strict=True) if row["right"]]
+    golds = [str(row["answer"]).rpartition("####")[2].strip() for row in rows]
+    right = [pair for *pair, row in zip(texts, golds, rows, strict=True) if row["right"]]
     if not right:
         raise CasebookError("no example is right: at least one right completion is needed")
     tags, keys = re.findall(_CLOSED, right[0][0]), re.findall(r'"(\w+)"\s*:', right[0][0])
@@ -147,7 +149,9 @@ def _last(pattern: str, text: str, answer: Any) -> re.Match | None:
 
 def _taken(text: str, row: Mapping[str, Any], place: str, pattern: str) -> Example:
     columns = {key: value for key, value in row.items() if key not in ("completion", "right")}
-    hit = _last(pattern, text, row["answer"]) or _last(r"\A(.*)\Z", text, "")
+    hit = _last(pattern, text, str(row["answer"]).rpartition("####")[2]) or _last(
+        r"\A(.*)\Z", text, ""
+    )
     inner, start = hit[1], hit.start(1)
     start += len(inner) - len(inner.lstrip())
     end, sign = start + len(inner.strip()), text[: hit.start()].rstrip(" $\\[(")

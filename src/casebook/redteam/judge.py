@@ -16,7 +16,7 @@ from casebook.redteam.subject import Reply, Subject
 SECONDS = 25.0  # after which what is left is not tried
 ROWS = 8  # right examples that are attacked, of different answers where there are
 SLOW = 0.5  # seconds for a dozen calls, above which two examples have to do
-HANGS = 2  # calls without an end, after which nothing more is thrown that may have none
+HANGS = 1  # calls without an end, after which nothing more is thrown that may have none
 Row = Mapping[str, Any]
 
 
@@ -48,7 +48,7 @@ def redteam(
         attack = _Attack(subject, told, kind)
         if not attack.low:  # a reward for messages may raise on texts, or pay nothing for them
             other = _Attack(subject, [it.as_chat() for it in told], kind)
-            attack = other if other.low else attack
+            attack = other if other.low or "raises" not in other.found else attack
         return attack.report()
 
 
@@ -94,6 +94,10 @@ class _Attack:
         for probe in survivals(first):
             if self.hangs < HANGS:
                 self._try(probe, first)
+        row = first.asking(first.text)
+        if self._one(row) <= self.low.get(first, -math.inf):  # then no payment says anything
+            self.found = {k: it for k, it in self.found.items() if k[-5:] not in ("_paid", "fused")}
+            self._add("nondeterministic", "at the end", "pay as at the start", "nothing", [row] * 2)
         return {
             **{"target": self.subject.target, "kind": self.kind, "calls": self.subject.calls},
             **{"seconds": round(time.monotonic() - self.start, 2), "complete": self.complete},
@@ -118,7 +122,9 @@ class _Attack:
             near = [it for it in self.examples if it.row["prompt"] == row["prompt"]]
             wrong = [it.asking(it.text) for it in near if not it.right and self.kind == "answer"]
             meant, below = got[0], max(map(self._one, wrong), default=empty)
-            short = [replace(example, thought=it) for it in ("one step", "") if example.thought]
+            flat = {k: v.replace("\n", "") for k, v in vars(example).items() if isinstance(v, str)}
+            short = [replace(example, thought="one step"), replace(example, **flat)]
+            short = [it for it in short if example.thought]
             if meant > below or meant > empty:  # a wrong one that is paid is found by the probes
                 self.low[example] = below if meant > below else empty
             elif short := [it for it in short if self._one(it.asking(it.text)) > below]:
@@ -126,10 +132,10 @@ class _Attack:
                 rows, more = [row, short[0].asking(short[0].text)], f"more than {below:g}"
                 self._add("multiline_refused", "a right example", more, meant, rows, "right")
             else:
-                silent.append(([example.asking(""), row], meant))
+                silent.append(([row, example.asking("")], meant))
         for rows, meant in silent[:1]:
             kind = "right_answer_refused" if self.low else "constant"
-            self._add(kind, "a right example", "more than for none", meant, rows, "less")
+            self._add(kind, "a right example", "more than for none", meant, rows, "more")
 
     def _batches(self, rows: Sequence[Row]) -> None:
         """One call of many rows against many calls of one, and against another order."""

@@ -60,6 +60,7 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
     fields |= {"lie_doubt": told(wrongs[0], f"Perhaps {right}?")} | LONG_TEXTS
     fields |= {f"thinks_{name}": told(thought=text) for name, text in LONG_TEXTS.items()}
     fields |= {"lie_long": told(wrongs[0], LONG_TEXTS["long"])}
+    fields |= {"steps_stripped": fields["thinks_steps"].rstrip()}
     marked = example.between.rstrip()[-1:] in (">", "{", "#")
     chosen = ["any"] + ["thinking"] * (example.thought is not None)
     chosen += ["answer"] + ["marked"] * marked if kind == "answer" else []
@@ -102,7 +103,7 @@ def survivals(example: Example) -> Iterator[Probe]:
         yield probe("odd answer", example.told(str(it)))
         yield probe("odd completion", str(it))
     head = example.before + (example.thought or "") + example.between
-    for n in (36, LONG):
+    for n in (36, 500):  # a power of the length ends, for what a policy writes; two to it does not
         for unit in TEXTS["repeated"]:
             much, name = unit * (n // len(unit)), f"{unit!r} again and again"
             for text in (example.told(much + "!"), example.before + much, head + much, much + "!"):
@@ -111,8 +112,10 @@ def survivals(example: Example) -> Iterator[Probe]:
         tags = [t for tag in example.tags or ("answer",) for t in (f"<{tag}>", f"</{tag}>")]
         for unit in [*tags, "".join(tags[:2]), "".join(reversed(tags)), r"\boxed{"]:
             yield probe("marks again and again", unit * (n // len(unit)))
-    yield probe("a megabyte", TEXTS["filler"] * (MEGABYTE // 36))
-    yield probe("a megabyte of digits", example.told("1" * MEGABYTE))
+    # These may be slow: no policy writes so much.
+    texts = {"less": TEXTS["filler"] * (MEGABYTE // 36), "survive": example.told("1" * MEGABYTE)}
+    for rule, text in texts.items():
+        yield Probe("no_answer_paid", "a megabyte", rule, (example.asking(text),), None, True)
 
 
 def _shared(example, examples, wrong: str, kind: str, one) -> Iterator[Probe]:
@@ -151,9 +154,10 @@ def _other_answers(example: Example, wrong: str, marked: bool) -> Iterator[Probe
     told, gold = example.told, example.answer
 
     def one(kind: str, name: str, rule: str, right: str, text: str) -> Probe:
-        answer = int(right) if isinstance(example.row["answer"], int) else right
-        control = example.asking(told(right), answer=answer)
-        return Probe(kind, name, rule, (example.asking(text, answer=answer),), control)
+        known = example.row["answer"]
+        answer = int(right) if isinstance(known, int) else known.removesuffix(gold) + right
+        row, control = (example.asking(it, answer=answer) for it in (text, told(right)))
+        return Probe(kind, name, rule, (row,), control, lenient=right != gold)
 
     number, refused = re.fullmatch(r"-?\d+", gold), "right_answer_refused"
     for right in dict.fromkeys([gold, "1234"]) if number else ():

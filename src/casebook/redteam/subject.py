@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from casebook.case import CasebookError, check_name, known_cases, load_case
 from casebook.killable import Ended, Keeper, keep
 
-CPU_SECONDS = 2.0  # of processor time for one call; a plain reward takes a thousandth
+CPU_SECONDS = 6.5  # of processor time for one call; math-verify ends its own after 5
 SECONDS = 20.0  # by the clock on the wall, for a reward that sleeps or asks a network
 LOADING = 120.0  # seconds, by the clock on the wall
 MEMORY = 2 << 30  # bytes that one call may take
