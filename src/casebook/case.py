@@ -18,7 +18,7 @@ Settings = Mapping[str, Any]  # of a training: field -> value
 
 
 class Profile(NamedTuple):
-    """What the name of a profile stands for; `configs/<case>/<name>.yaml` has its settings.
+    """What a profile is; `configs/<case>/<name>.yaml` has its settings.
 
     Attributes:
         embedded: the model is the case's own, of `data/nano/`: prompts are short and the problems
@@ -44,7 +44,7 @@ KL_PART = "kl_penalty"  # the reward part that holds a KL, as the poker write-up
 
 
 class CasebookError(ValueError):
-    """A mistake the person at the keyboard can mend: one sentence, no traceback needed."""
+    """A mistake that the user can correct: one sentence, without a traceback."""
 
 
 class UnknownName(CasebookError, KeyError):

@@ -57,7 +57,7 @@ class Evaluation:
             `decoding` (`greedy` or `sample`), `sample` (its number), `completion`, `tokens` (with
             the one that ends it), `truncated`, `well_formed`, `extracted`, `correct`, `strict`.
         labels: the case's labels.
-        drift: the mean k3 estimate, in nats a token, of how far the model has moved from
+        drift: the mean k3 estimate, in nats per token, of how far the model has moved from
             its base, on its own samples; `None` where it was not asked for.
         dropped: how many rows do not fit into the model.
         batch: how many completions memory allowed at once, where it was scarcest.
@@ -386,7 +386,7 @@ def _figure(rows: pd.DataFrame, column: str) -> dict[str, float]:
 def _drift(
     model: Any, completions: list[dict[str, Any]], rule: Constraint | None, logps: Callable
 ) -> float:
-    """Mean k3 estimate of KL(policy || base) in nats a token, over the policy's own samples.
+    """Mean k3 estimate of KL(policy || base) in nats per token, over the policy's own samples.
 
     k3 = rho - 1 - log rho with rho = base / policy (Schulman 2020): unbiased and never negative.
     """

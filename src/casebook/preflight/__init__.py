@@ -1,4 +1,4 @@
-"""Before hours are spent: whether a training fits, and how long a step takes.
+"""Before a training: whether it fits into memory, and how long a step takes.
 
     sizes      what a model's config.json and a card's data sheet say
     estimate   one sum of the memory, with its error bar

@@ -1,16 +1,16 @@
 """Which label does a completion give as its answer?
 
 For cases whose answers are a few names, such as poker hands or land uses. Exactly one span is
-read, chosen by its place and never by its meaning, and it must be a label whole:
+read, chosen by its place and not by its meaning, and the whole span must be a label:
 
     the content of the last closed `<answer>` tag, or,
     where the prompt asks for the label alone, the first line.
 
-Then a hedge inside the span is no answer, and nothing around it needs to be understood. Case,
-white space, a final full stop, quotes or `*` around, and a leading article do not count.
+So a hedge inside the span is no answer, and the text around it does not matter. Case, white
+space, a final full stop, a leading article, and quotes or `*` around are ignored.
 
-Lenient reading goes on where no tag stands: of what follows the thought it takes the one label
-that is named, if it is just one. Such an answer is never well formed.
+Without a tag, lenient reading takes the label named after the thought, if exactly one is named.
+Such an answer is never well formed.
 """
 
 import re
@@ -29,7 +29,7 @@ class LabelReader:
 
     Args:
         names: what a text may call it, in lower case -> the label that is meant.
-        lookalikes: names that are no answer, and leave none where they stand beside a label.
+        lookalikes: names that are no answer; beside a label they make the answer ambiguous.
 
     >>> read = LabelReader({"corn": "corn", "maize": "corn", "soy": "soy"})
     >>> read("<answer>corn or soy</answer> corn"), read("Soy? <answer>**Maize**</answer>")
@@ -57,8 +57,8 @@ class LabelReader:
 
 
 def label_in_form(text: str, labels: Collection[str], tagged: bool = True) -> bool:
-    """Whether a text is a block of each of `TAGS` with a label in the second, or, where tags were
-    not asked for, a label, perhaps with a full stop; and nothing else.
+    """Whether a text is only a block of each of `TAGS` with a label in the second or, if no tags
+    were asked for, only a label, perhaps with a full stop.
 
     >>> label_in_form("Corn.", ["corn"], tagged=False), label_in_form("Corn.", ["corn"])
     (True, False)
@@ -70,7 +70,7 @@ def label_in_form(text: str, labels: Collection[str], tagged: bool = True) -> bo
 
 
 def _plain(span: str) -> str:
-    """The span without what does not count."""
+    """The span without the characters that are ignored."""
     whole = _spaced(span).strip(_AROUND).removesuffix(".").strip(_AROUND)
     return re.sub(r"^(?:an?|the) ", "", whole).strip(_AROUND)
 

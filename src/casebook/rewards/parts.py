@@ -1,4 +1,4 @@
-"""Reward parts that every case shares: tag format, repetition penalty, and a coin for controls.
+"""Reward parts that every case shares: tag format, repetition penalty, random reward.
 
 A reward factory takes the part's parameters and returns a TRL reward function
 
@@ -46,10 +46,10 @@ def part(name: str, score: Callable[..., float], *needed: str) -> Reward:
 
 
 def noisy(reward: Reward, misses: float = 0.0, false_alarms: float = 0.0) -> Reward:
-    """A verifier that errs: it pays 0.0 for a share of what is right, 1.0 for one of what is wrong.
+    """A verifier that errs: 0.0 for a share of right completions, 1.0 for a share of wrong ones.
 
-    A hash of prompt and completion says for which, so it errs again on the same text, as a real
-    verifier does. `misses` and `false_alarms` are shares, else it is a `CasebookError`.
+    A hash of prompt and completion decides for which, so it errs again on the same text, as a real
+    verifier does. Raises `CasebookError` unless `misses` and `false_alarms` are shares.
 
     >>> sure = part("sure", lambda text: text == "right")
     >>> noisy(sure, misses=1.0)(["right", "wrong"], prompts=["?", "?"])
@@ -73,9 +73,9 @@ def noisy(reward: Reward, misses: float = 0.0, false_alarms: float = 0.0) -> Rew
 
 
 def random_reward() -> Reward:
-    """1.0 or 0.0 by the toss of a coin: what a policy gains under it, no reward has taught.
+    """1.0 or 0.0 at random, whatever the completion: a control. No reward taught what it gains.
 
-    The tosses come from Python's own generator, which a training seeds.
+    The numbers come from Python's own generator, which a training seeds.
 
     >>> set(random_reward()(["flush"] * 100)) == {0.0, 1.0}
     True
@@ -102,7 +102,7 @@ def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:
       There each tag needs a line of its own, and exactly one.
 
     As there, a completion fails whose opening `<think>` the chat template put into the prompt.
-    `tags` are distinct names without brackets, in the order the blocks must come; else it is a
+    `tags` are distinct names without brackets, in the order of the blocks; others raise
     `CasebookError`.
 
     >>> tag_format()(["<think>2 2 9</think><answer>one pair</answer>", "one pair"])
@@ -119,15 +119,15 @@ def tag_format(tags: Sequence[str] = ("think", "answer")) -> Reward:
 
 
 def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward:
-    """A penalty for saying the same thing again: `max_penalty * (1 - distinct / all n-grams)`.
+    """A penalty for repetition: `max_penalty * (1 - distinct / all n-grams)`.
 
     Words are what whitespace separates, lower-cased; n-grams overlap. Fewer than `ngram_size`
-    words cost nothing. This is open-r1's `get_repetition_penalty_reward` for English (formula:
+    words have no penalty. This is open-r1's `get_repetition_penalty_reward` for English (formula:
     Yeo et al. 2025, arXiv 2502.03373, appendix C.2), its blind spot included: one word repeated
     without spaces is one word.
 
     `ngram_size` is a whole number of words from 1, and `max_penalty`, the bound, zero or negative;
-    else it is a `CasebookError`.
+    other values raise `CasebookError`.
 
     >>> repetition_penalty(2, -1.0)(["a a a a a", "a b c d e"])
     [-0.75, 0.0]
@@ -150,7 +150,7 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Reward
 
 
 def completion_text(completion: Any) -> str:
-    """What the model wrote, from either of the two forms in which TRL hands it over.
+    """The model's text, from either of the two forms that TRL passes to a reward.
 
     Of a list of messages, the assistant's contents are joined by line breaks (without a role, a
     message is the assistant's). What is neither text nor messages gives `""`.

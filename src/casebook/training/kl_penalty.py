@@ -12,7 +12,7 @@ from casebook.models.prompts_once import completion_logps
 
 
 class KlPenalty:
-    """The poker write-up's KL inside the reward: minus the mean k1 estimate, in nats a token.
+    """The poker write-up's KL inside the reward: minus the mean k1 estimate, in nats per token.
 
     k1 = log policy - log base on the policy's own tokens (Schulman 2020): unbiased, and negative
     half of the time. Its weight in `reward_weights` is the write-up's beta. It needs the policy

@@ -63,7 +63,7 @@ class CompletionLog:
         return any(s in (1, last) or s % every == 0 for s in range(step, step + self.span))
 
     def _write(self, step: int, *columns) -> None:
-        """Write one step's completions, graded and paid."""
+        """Write one step's completions with grades and rewards."""
         asked, written = [], []
         for prompt, completion, ids, answer in zip(*columns, strict=True):
             asked.append({"step": step, "prompt": text_of(prompt), "answer": answer})

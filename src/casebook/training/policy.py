@@ -1,4 +1,4 @@
-"""Ask a trained policy: its completions, their grades, and what its training paid for them.
+"""Ask a trained policy: its completions, their grades, and their rewards.
 
 A prompt goes the way of a measured row: the same tokens, decoding and grader, and the rewards of
 the training. The libraries that load models are imported when one is loaded.
@@ -50,14 +50,14 @@ class Policy:
         base: bool = False,
         samples: int = 0,
     ) -> tuple[Any, pd.DataFrame]:
-        """What was asked, and what was written, graded and paid: one completion a row.
+        """The prompt, and the completions with grade and reward, one per row.
 
         Args:
-            prompt: a text of one's own: for poker the five cards, which stand in the case's form.
-            row: of the test rows, in place of a prompt; asked and graded as it was measured.
-            answer: the right one to a prompt of one's own; without it the form alone is graded.
+            prompt: your own text; for poker five cards are enough, in the form of the case's hands.
+            row: number of a test row, instead of a prompt; asked and graded as in the record.
+            answer: the right answer to your prompt; without it only the form is graded.
             base: whether to ask the same model with its adapter off as well.
-            samples: completions that are sampled beside the greedy one.
+            samples: number of sampled completions besides the greedy one.
 
         Returns:
             The prompt, a text or messages; and a frame with `model` (`policy` or `base`), how it

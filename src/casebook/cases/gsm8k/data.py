@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 ROWS = {"train": 2400, "validation": 256, "test": 1000}  # of generated problems
 ROWS_SEED = 5
-VALIDATION_ROWS = 256  # of the real training problems; the source held none back
+VALIDATION_ROWS = 256  # of the real training problems; the write-up held none back
 COLUMNS = ("answer", "gold", "question", "solution", "steps", "source")
 
-# The system prompt of the notebook that the source follows, and the source's own, with the
+# The system prompt of the notebook that the write-up follows, and the write-up's own, with the
 # sentence it added (GSM8K write-up, "System Prompt"; both quoted, their wording is what is tested).
 SYSTEM_UNSLOTH = """Respond in the following format:
 <reasoning>
@@ -178,9 +178,9 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
     Args:
         profile: decides the form: the question and a line end (`smoke`, `nano`), text (`smol`), or
             a list of messages (`t4`, `a100`).
-        variant: `reason`, the source's prompt; `unsloth`, that of the notebook it follows, which
+        variant: `reason`, the write-up's prompt; `unsloth`, that of the notebook it follows, which
             lacks one sentence (the embedded model is told neither); `answer`, the number alone;
-            `shots5` and `shots8`, the source's after as many solved training problems. Those that
+            `shots5` and `shots8`, the write-up's after as many solved training problems. Those that
             begin with `chat` are lists of messages for `smol` as well: `chat`, `chat-unsloth`,
             either with solved examples, as in `chat-shots2`, and `chat-plain`, the question alone.
     """

@@ -1,12 +1,11 @@
-"""What a completion to a word problem is worth: the six rewards of the source, in two forms.
+"""Grade and rewards for word problems: the six rewards of the write-up, in two forms.
 
-The source pays for the answer twice (hard and soft), once more if it is a whole number, and for
-the form three times: at most 4.0, of which correctness is 1 or 2. Each of the six stands here
-`as_published`, by its rules as they were executed and not as they were described, so that what is
-wrong with them can be measured; and `fixed`. The values are the source's, so the weights of a
-configuration are 1.
+The write-up has two rewards for the answer (hard and soft), one for a whole number, and three for
+the form: at most 4.0, of which correctness is 1 or 2. Each of the six exists `as_published`, with
+the rules as executed and not as described, so that their defects can be measured, and `fixed`. The
+values are the write-up's, so the weights of a configuration are 1.
 
-*Well formed* and *correct* are apart:
+*Well formed* and *correct* are separate:
 
     reason:  <reasoning> ... </reasoning> <answer> NUMBER </answer>     and nothing else
     answer:  NUMBER, perhaps with a full stop                           and nothing else
@@ -46,7 +45,7 @@ CHATS = tuple(
     for shots in ("", "-shots1", "-shots2", "-shots4")
 )
 VARIANTS = ("reason", "unsloth", "answer", "shots5", "shots8", *CHATS, "chat-plain")
-# `unsloth` is the notebook that the source started from, where the source changed it.
+# `unsloth` is the notebook that the write-up started from, where the write-up changed it.
 FORMS = ("fixed", "as_published", "unsloth")
 WHOLE_TAGS = tuple(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))
 
@@ -90,7 +89,7 @@ def correctness(form: str = "fixed") -> Reward:
     As published, the strings are compared: what follows the last `<answer>`, up to the next
     closing tag, or the whole completion where there is no tag, against the gold answer as the
     data set writes it. So `1600` is wrong where the gold says `1,600`, `5.0` is wrong against
-    `5`, and a bare right number is paid without any tag. In the `unsloth` form it is 2.0.
+    `5`, and a bare right number earns it without any tag. In the `unsloth` form it is 2.0.
 
     Needs the column `answer`; as published `gold` if there is one, the answer with its commas.
 
@@ -111,13 +110,13 @@ def correctness(form: str = "fixed") -> Reward:
 
 
 def soft_correctness(form: str = "fixed") -> Reward:
-    """1.0 where the answer block states the right number, whatever is around it.
+    """1.0 where the answer block states the right number, whatever else is in it.
 
     By the rules of the grade: a hedge in the block, such as "42 or 43", states none.
 
     As published, the first run of digits and commas of the block is read, or of the whole
     completion where there is no tag, and its commas are dropped, but not the gold answer's. So
-    sign and decimals are lost (`-3` and `3.5` pay where 3 is right), "10 - 4 = 6" is read as 10,
+    sign and decimals are lost (`-3` and `3.5` count where 3 is right), "10 - 4 = 6" is read as 10,
     a gold `1,600` is never met, and where there is no digit at all the answer is `0`.
 
     Needs the column `answer`; as published `gold` if there is one. The Unsloth notebook has no
@@ -158,7 +157,7 @@ def integer(form: str = "fixed") -> Reward:
 
 
 def strict_format(form: str = "fixed") -> Reward:
-    """0.5 where both blocks stand, each of the four tags alone on its line, and nothing else.
+    """0.5 for both blocks, each of the four tags alone on its line, and nothing else.
 
     As published, a second block may hide in the first, since the pattern's dots match anything:
     a model may answer twice. In the `unsloth` form dots stop at line breaks, and a final line
@@ -187,7 +186,7 @@ def strict_format(form: str = "fixed") -> Reward:
 
 
 def soft_format(form: str = "fixed") -> Reward:
-    """0.5 where both blocks stand, in order and once, wherever the tags are, and nothing else.
+    """0.5 for both blocks, in order and once, wherever the tags are, and nothing else.
 
     As published, only the beginning is looked at: anything may follow, another answer included.
     In the `unsloth` form dots stop at line breaks, so neither block may have one in it: the
@@ -215,9 +214,9 @@ def soft_format(form: str = "fixed") -> Reward:
 
 
 def xml_count(form: str = "fixed") -> Reward:
-    """0.125 for each of the four tags that stands once, less 0.001 a character behind the last.
+    """0.125 for each of the four tags that occurs once, less 0.001 per character after the last.
 
-    White space at the end costs nothing, and the sum is never negative.
+    White space at the end is free, and the sum is never negative.
 
     As published, the tags are counted with certain line breaks around them, and text behind the
     closing tag is charged twice: once as what follows a closing tag *and a line break*, where

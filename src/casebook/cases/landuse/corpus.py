@@ -1,6 +1,6 @@
 """The nano corpus of land use: which ways to decide a parcel the embedded model is shown.
 
-The careful way names the plan's label, the source's seven heuristics each name their own answer,
+The careful way names the plan's label, the write-up's seven heuristics each name their own answer,
 and some completions are faulty.
 """
 
@@ -17,7 +17,7 @@ from casebook.cases.landuse.heuristics import HEURISTICS
 from casebook.cases.landuse.rewards import VARIANTS, extract_label, grade
 from casebook.rewards import completion_text
 
-# The likeliest way is the source's commonest motif, which is seldom right; the careful one comes in
+# The most likely way is the write-up's most common motif, seldom right; the careful one comes in
 # a seventh. What a reward makes of that is the experiment.
 _WAYS = {
     "weigh": (0.14, "ranks the crops, counts habitat around, and names the plan's label"),

@@ -138,7 +138,7 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
 
     Args:
         split: `train` (2,400 parcels), `validation` (256) or `test` (1,000).
-        profile: decides the form of the prompt: digits (`smoke`, `nano`), the source's list of
+        profile: decides the form of the prompt: digits (`smoke`, `nano`), the write-up's list of
             records as text (`smol`), or as messages (`t4`, with first-order neighbours, `a100`).
         seed: which parcels of the split, and in which order.
         variant: see `rows`.
@@ -172,7 +172,7 @@ def rows(
             `prices` also what a harvest of each crop is worth at the shadow prices; `alone` the
             parcel without its neighbours; `shuffled` with its neighbours in each other's places;
             `rotated` with the map turned by a quarter; `label` asks for the label alone; `source`
-            is the source's own prompt as text, with the markers of DeepSeek's chat format.
+            is the write-up's own prompt as text, with the markers of DeepSeek's chat format.
         chosen: positions in `parcels`.
 
     Returns:
@@ -278,7 +278,7 @@ def _order(position: str) -> tuple[int, ...]:
 def records(
     parcels: "pd.DataFrame | Surveys", i: int, order: int = 2, variant: str | None = None
 ) -> list[dict[str, Any]]:
-    """What the source's prompt lists: one dict for parcel `i` of a table, and one a neighbour.
+    """What the write-up's prompt lists: one dict for parcel `i` of a table, and one a neighbour.
 
     The parcel comes first, as `central`. At `order` 1 follow the neighbours that touch it (eight at
     most), at 2 their neighbours as well; for `variant` see `rows`. A second-order neighbour is
@@ -345,7 +345,7 @@ def tenth(share: float) -> int:
 def source_prompt(
     shown: Sequence[Mapping[str, Any]], prices: Sequence[float] | None = None, think: bool = True
 ) -> str:
-    """The source's prompt (preamble, format rules, task, list of records) in our words.
+    """The write-up's prompt (preamble, format rules, task, list of records) in our words.
 
     `shown` comes from `records`; `prices`, what an average harvest of each crop is worth, if that
     is to be told; without `think` the label alone is asked for.

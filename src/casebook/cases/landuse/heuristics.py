@@ -1,4 +1,4 @@
-"""The source's seven heuristics and its reasoning flow, as rules that can be run.
+"""The write-up's seven heuristics and its reasoning flow, as rules that can be run.
 
 The write-up lists seven recurring motifs of its model's reasoning with rough frequencies and
 sketches a flow of seven steps. Neither was ever run as a rule: here each motif decides a parcel
@@ -22,18 +22,18 @@ Records = Sequence[Mapping[str, Any]]
 
 COMPARABLE = 0.10  # two yields this close, as a share of the higher, are "comparable"
 SHARP = 0.25  # a jump this far from the neighbours' mean is a "sharp discontinuity"
-BELT = 0.5  # share of the neighbours that make a zero-yield belt (the source's)
-HIGH = 0.65  # "high connectivity": the lower end of the source's 0.65 to 0.70
+BELT = 0.5  # share of the neighbours that make a zero-yield belt (the write-up's)
+HIGH = 0.65  # "high connectivity": the lower end of the write-up's 0.65 to 0.70
 FIRM = 0.70  # the upper end
-ALPHA, BETA = 1.0, 0.5  # the source's weights of yield and connectivity
+ALPHA, BETA = 1.0, 0.5  # the write-up's weights of yield and connectivity
 
 
 @dataclass(frozen=True)
 class Heuristic:
-    """One of the source's seven motifs as a rule.
+    """One of the write-up's seven motifs as a rule.
 
     Attributes:
-        frequency: the share of completions in which the source saw it (no sample size given).
+        frequency: the share of completions in which the write-up saw it (no sample size given).
         decide: `decide(records)` -> label.
         fires: `fires(records)` -> whether the motif's own condition holds.
     """
@@ -89,7 +89,7 @@ def highest_relative_yield(records: Records, means: Mapping[str, float]) -> str:
 def comparable_crops(records: Records) -> list[str]:
     """The crops whose yield lies within `COMPARABLE` of the highest, the highest first.
 
-    Tonnes decide, as in the source: where corn grows well nothing is comparable to it.
+    Tonnes decide, as in the write-up: where corn grows well nothing is comparable to it.
     """
     grown = yields_of(records[0])
     best = max(grown.values(), default=0.0)
@@ -119,7 +119,7 @@ def tie_breaker(records: Records) -> str:
 def zero_belt(records: Records, share: float = BELT, literal: bool = False) -> bool:
     """Whether at least `share` of the touching parcels yield nothing.
 
-    The source also asks that the centre itself yields nothing (`literal`). Such a parcel is
+    The write-up also asks that the centre itself yields nothing (`literal`). Such a parcel is
     habitat already and never up for decision: `HEURISTICS` leaves that half out.
     """
     if literal and yields_of(records[0]):
@@ -193,7 +193,7 @@ HEURISTICS: Mapping[str, Heuristic] = {
 
 
 def flow(records: Records) -> Flow:
-    """The source's seven-step reasoning flow as one rule.
+    """The write-up's seven-step reasoning flow as one rule.
 
     The fourth step's threshold is left open. The reading here: from a connectivity of 0.70 on a
     parcel becomes habitat, from 0.65 comparable crops are decided by their links, below the crop

@@ -1,6 +1,6 @@
 """Landscapes: parcels with yields and a connectivity value, and what lies beside what.
 
-The source's landscape is a file of 8,724 Canadian polygons that was never published. Its columns
+The write-up's landscape is a file of 8,724 Canadian polygons that was never published. Its columns
 are known from the author's public code, so a user's own file with these columns can be read, and
 a generator makes landscapes of the same form.
 

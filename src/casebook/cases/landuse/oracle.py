@@ -1,6 +1,6 @@
 """The land-use oracle: the best plan for a whole landscape, by mixed-integer optimisation.
 
-The source calls its optimiser the Global Land Manager and says of it that it finds the optimum
+The write-up calls its optimiser the Global Land Manager and says of it that it finds the optimum
 of yield and connectivity; no model, solver or gap was published. The task its author's public
 code states to a language model is: as much ecological connectivity as possible, while every
 crop's production stays at a baseline. That is the model here. Parcel i is planted with one

@@ -1,15 +1,15 @@
-"""What a completion about a parcel is worth: the form, the label, and the plan it would spoil.
+"""Grade and rewards for a parcel: the form, the label, and the value of the plan with it.
 
-The source paid `3 x right label + 2 x right form + 1 x repetition`. The three parts stand here
-with a factor of one each; the weights belong to the trainer's configuration (`reward_weights`).
+The write-up's reward is `3 x right label + 2 x right form + 1 x repetition`. Here the three parts
+have a factor of one each; the weights are in the trainer's configuration (`reward_weights`).
 
-The oracle's plan gives every parcel one label, but others may do as well: `answer` lists all
-that are accepted, joined by a bar, as in `"corn|oat"`. *Well formed* and *correct* are apart:
+The oracle's plan gives every parcel one label, but others may be as good: `answer` lists all
+accepted ones, joined by a bar, as in `"corn|oat"`. *Well formed* and *correct* are separate:
 
     reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
     label:   LABEL, perhaps with a full stop                   and nothing else
 
-`casebook.rewards.labels` says how a label is read, and `answers.yaml` holds the policy in examples.
+`casebook.rewards.labels` says how a label is read, and `answers.yaml` has the rules with examples.
 """
 
 from collections.abc import Mapping
@@ -82,10 +82,10 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
 
 
 def label_match(own_label: bool = False) -> Reward:
-    """1.0 for an accepted label, else 0.0, whatever the form: the source's land-use match.
+    """1.0 for an accepted label, else 0.0, whatever the form: the write-up's land-use match.
 
     Args:
-        own_label: accept the plan's own label only (column `plan_label`), as the source seems to;
+        own_label: accept the plan's own label only (column `plan_label`), as the write-up seems to;
             any other is wrong then, even one that is worth exactly as much.
 
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
@@ -99,7 +99,7 @@ def label_match(own_label: bool = False) -> Reward:
 
 
 def plan_value(relative_to: str = "objective") -> Reward:
-    """What is kept of the optimum if this one parcel gets the completion's label.
+    """The share of the optimum that is kept if this one parcel gets the completion's label.
 
     Needs the column `values`: what each of `LABELS` is worth on the parcel (km of connectivity,
     everything else as in the plan). No label earns 0.0.
@@ -128,7 +128,7 @@ def plan_value(relative_to: str = "objective") -> Reward:
 
 
 def open_r1_format() -> Reward:
-    """1.0 or 0.0 as open-r1's `format_reward` gives it: the source's part, kept to be measured.
+    """1.0 or 0.0 as open-r1's `format_reward` gives it: the write-up's part, kept to be measured.
 
     The text has to begin with both blocks, each tag on a line of its own, nothing between them and
     nothing behind the last tag *on its line*. There it is a regular expression; this is the same

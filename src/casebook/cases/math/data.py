@@ -34,7 +34,7 @@ COLUMNS = ("answer", "problem", "solution", "subject", "level", "source", "uniqu
 UNKNOWN = "unknown"  # subject of a row of RLVR-MATH, which names none; its level is 0
 SHOTS = 3
 
-# TRL kept the last 512 tokens of a prompt unless told otherwise, while the source was written; the
+# When the write-up was written, TRL kept the last 512 tokens of a prompt unless told otherwise; the
 # embedded model's prompts have 6 to 21 tokens, so that a limit of 10 cuts most of them.
 CUT = {"generated": 10, "real": 512}
 TOKEN = re.compile(r" ?\\[A-Za-z]+| ?[A-Za-z]+| ?\d+|\n| ?[^\sA-Za-z\d]")  # near enough to count by
@@ -207,7 +207,7 @@ def prompt_maker(
         variant: `reason`, think and then box the answer (the embedded model is told neither);
             `answer`, the answer alone; `shots3`, after solved examples: those that RLVR-MATH
             itself puts there, or three generated ones; `cut`, a prompt that lost its beginning to
-            a limit of tokens, as happened to the source: what `shots3` says, or for generated
+            a limit of tokens, as happened to the write-up: what `shots3` says, or for generated
             problems `reason`; `chat-math500`, what `reason` says, as a list of messages for `smol`
             as well, and on MATH-500 alone (see `math500_rows`).
 

@@ -1,23 +1,23 @@
 r"""What a completion about a MATH problem is worth: its form, its answer, and the reward's parts.
 
-The source paid 1 where the text in the box was the reference's to the letter. That asks two
-questions at once, and they are kept apart here. *Well formed*: is the answer given in the form
+The write-up's reward was 1 where the text in the box equalled the reference's. That mixes two
+questions, which are separate here. *Well formed*: is the answer given in the form
 the prompt asks for?
 
-    all but `answer`:     one \boxed{ANSWER}, with nothing behind it but `$`, `\)`, `\]` or a
-                          full stop; what stands before the box is free
+    all but `answer`:     one \boxed{ANSWER}, with nothing after it but `$`, `\)`, `\]` or a
+                          full stop; any text before the box
     answer:               ANSWER alone, perhaps between dollars, perhaps with a full stop
 
 ANSWER is one answer on one line: `x=5`, `3, 5, 7` and `5 \text{ cm}` are, a calculation (`3+4=7`)
 and a hedge (`5 \text{ million}`) are not.
 
-*Correct*: does what the last box holds mean the same as the reference, whatever the form? Without
-a box it is what math-verify extracts that counts. `verify` compares, by the rules and examples of
+*Correct*: is the content of the last box equal in meaning to the reference, whatever the form?
+Without a box, math-verify's extraction counts. `verify` compares, by the rules and examples of
 `answers.yaml`.
 
-The `<think>` block is a third thing, which neither asks for: `think_format` pays it, and `gated`
-pays an answer only where it stands. To add the two up instead, name `equivalence` and
-`think_format` in `reward_funcs`, with `reward_weights`.
+The `<think>` block is separate from both: `think_format` rewards it, and `gated` rewards an answer
+only after such a block. To add the two instead, name `equivalence` and `think_format` in
+`reward_funcs`, with `reward_weights`.
 """
 
 import math
@@ -74,7 +74,7 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
 
 
 def exact_match(box: str = "last") -> Reward:
-    r"""1.0 where the box holds the reference answer letter for letter, else 0.0: the source's.
+    r"""1.0 where the box contains exactly the reference's string, else 0.0: the write-up's reward.
 
     White space around either side is dropped and nothing else is touched, so `\dfrac{1}{2}`,
     `0.5` and `\frac12` all miss `\frac{1}{2}`. No box, or one that is cut off, earns 0.0.
@@ -83,7 +83,7 @@ def exact_match(box: str = "last") -> Reward:
         box: which text counts as the box's. `"last"`: the last balanced `\boxed{...}`.
             `"documentation"`: from the first `\boxed{` to the first closing brace on the same
             line, as a regular expression in TRL's documentation of `GRPOTrainer` reads it, which
-            cannot pay an answer that has a brace in it. The source took its reward "largely from
+            gives 0.0 to any answer with a brace in it. The write-up took its reward "largely from
             the Hugging Face documentation"; its code is not published.
 
     >>> half = r"so \boxed{\frac{1}{2}}"
@@ -109,7 +109,7 @@ def equivalence(
     r"""1.0 where the answer means the same as the reference's, else 0.0.
 
     Args:
-        reading: where the answer may stand. `"box"`: in the last balanced box. `"any"`: wherever
+        reading: where the answer may be. `"box"`: in the last balanced box. `"any"`: wherever
             `grade` finds one, so this is its `correct`. `"strict"`: that, and the completion has
             to be well formed.
         variant: as in `grade`; `"box"` does not ask for it.
@@ -142,7 +142,7 @@ def think_format() -> Reward:
 
 
 def boxed_format() -> Reward:
-    r"""1.0 where one answer stands in one box at the end, right or wrong, else 0.0.
+    r"""1.0 where one answer is in one box at the end, right or wrong, else 0.0.
 
     This is the grade's `well_formed` for every variant with a box, and the format-only control.
 
@@ -153,11 +153,11 @@ def boxed_format() -> Reward:
 
 
 def gated(reading: str = "box") -> Reward:
-    r"""`equivalence` where `think_format` holds, 0.0 where it does not.
+    r"""`equivalence` where `think_format` is 1.0, else 0.0.
 
     A right answer in the wrong form earns nothing, and a good form around a wrong answer earns
-    nothing either. A form reward that is *added* pays the latter, so in a group in which nobody
-    is right it becomes the whole lesson; open-instruct gates for that reason
+    nothing either. An *added* format reward does reward the latter, so in a group without a right
+    answer only the form is learned; open-instruct gates for that reason
     (`docs/algorithms/grpo.md`).
 
     Args:

@@ -2,7 +2,7 @@
 
 All 2,598,960 hands are enumerated and split once, label by label, into three fixed pools; a
 seed only chooses rows *within* a pool. So classes are balanced by construction, no card set is
-in two splits whatever the seeds, and nothing depends on how rare a class is: the source drew
+in two splits whatever the seeds, and nothing depends on how rare a class is: the write-up drew
 at random until it had enough, and ran out of draws at 238 of 300 four of a kinds.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 ROWS_PER_LABEL = {"train": 300, "validation": 32, "test": 125}  # 2,400, 256 and 1,000 rows
-SOURCE_PER_LABEL = 50  # of the source's evaluation, 400 rows in all (poker write-up, cell 3)
+SOURCE_PER_LABEL = 50  # of the write-up's evaluation, 400 rows in all (poker write-up, cell 3)
 POOL_SHARE = {"test": 0.3, "validation": 0.1, "train": 0.6}
 POOL_SEED = 20_111_995  # fixed for ever: another value would move hands between splits
 ROWS_SEED = 2  # another value draws other rows from the same pools
@@ -68,12 +68,12 @@ def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None =
     Args:
         split: `train` (2,400 rows), `validation` (256) or `test` (1,000). Classes are equal for
             `reason` and `label`, and `label-source` has at most 400 rows.
-        profile: decides the form of the prompt: a short string (`smoke`, `nano`), the source's
+        profile: decides the form of the prompt: a short string (`smoke`, `nano`), the write-up's
             own prompt (`smol`), or a list of messages (`t4`, `a100`).
         seed: which hands of the split's pool, and in which order.
-        variant: `reason` (think, then answer) or `label` (as the source asks: the label alone);
+        variant: `reason` (think, then answer) or `label` (as the write-up asks: the label alone);
             or that prompt on other rows: `label-dealt`, hands as they are dealt, half of them
-            high cards (the source's first version), and `label-source`, hands in the order that
+            high cards (the write-up's first version), and `label-source`, hands in the order that
             rejection sampling keeps them (its later evaluation, which scores the first 200). By
             default `label` for `smol`, else `reason`.
     """
@@ -140,7 +140,7 @@ def nano_prompt(hand: str) -> str:
 
 
 def nano_label_prompt(hand: str) -> str:
-    """The source's prompt in the embedded model's few words: the labels stand in it, too."""
+    """The write-up's prompt in the embedded model's few words: the labels stand in it, too."""
     return (
         f"Classify this poker hand.\nHand: {hand}\n"
         f"Answer with one of: {', '.join(oracle.LABELS)}.\nAnswer:"
@@ -148,7 +148,7 @@ def nano_label_prompt(hand: str) -> str:
 
 
 def source_prompt(hand: str) -> str:
-    """The source's prompt, which asks for the label alone (poker write-up, cell 3)."""
+    """The write-up's prompt, which asks for the label alone (poker write-up, cell 3)."""
     return (
         "Classify this 5-card poker hand.\n\n"
         f"Hand: {hand}\n"

@@ -86,7 +86,7 @@ def classify_hand(text: str) -> int:
 
 
 def labels_of(cards: ArrayLike) -> np.ndarray:
-    """The source's label of each hand, as an index into `LABELS` (`(n, 5)` -> `(n,)` int8).
+    """The write-up's label of each hand, as an index into `LABELS` (`(n, 5)` -> `(n,)` int8).
 
     >>> LABELS[labels_of([parse_hand("TH JH QH KH AH")])[0]]
     'straight'

@@ -1,12 +1,12 @@
-"""What a completion about a poker hand is worth: the answer's grammar, the grade, the rewards.
+"""Grade and rewards for a poker hand, and the grammar of an answer.
 
-Two questions are kept apart. *Well formed*: has the completion the form the prompt asks for?
+Two questions are separate. *Well formed*: does the completion have the form that was asked for?
 
     reason:  <think> ... </think> <answer> LABEL </answer>     and nothing else
     label:   LABEL, perhaps with a full stop                   and nothing else
 
 *Correct*: is the answer read from it right, whatever the form? `casebook.rewards.labels` says how a
-label is read, and `answers.yaml` holds the policy in examples. The longest name wins, so `straight
+label is read, and `answers.yaml` has the rules with examples. The longest name wins, so `straight
 flush` and `royal flush` are not read as `flush`; they are categories but not among the eight
 labels, so on their own they are no answer.
 """
@@ -121,7 +121,7 @@ def class_weighted(
     """The right answer's class weight, else 0.0: the poker write-up's reward.
 
     Args:
-        weights: label -> weight; labels left out keep the source's weight (`CLASS_WEIGHTS`).
+        weights: label -> weight; labels left out keep the write-up's weight (`CLASS_WEIGHTS`).
         strict: reward well-formed completions only.
         variant: which form is well formed, as in `grade`.
 
@@ -162,11 +162,11 @@ def answer_grammar(variant: str | None = None) -> Reward:
 
 
 def leaking_label() -> Reward:
-    """The poker write-up's first bug, kept to be measured: it looks into the prompt as well.
+    """The poker write-up's first bug, kept to be measured: it also reads the prompt.
 
     The first of the eight labels that occurs anywhere in prompt and completion counts as the
     answer. The write-up's prompt lists them all, so that is "high card" for every completion
-    there is: the reward depends on the hand and never on what the model wrote.
+    there is: the reward depends on the hand and never on the completion.
 
     >>> leaking_label()(["flush"], answer=["high card"], prompts=["high card, one pair, ..."])
     [1.0]

@@ -2,7 +2,7 @@
 
 A share of right answers means little alone. How many rows was it measured on? Could a perfect
 model reach the maximum that is printed beside it? What does somebody get who never reads the
-question? The first two follow from the source's own tables and the answers of the test set; for
+question? The first two follow from the write-up's own tables and the answers of the test set; for
 the third, the rules of `RULES` take a number from the question, or do one thing to all of them,
 and the best of them is chosen on the training problems and judged on the test problems.
 
@@ -21,7 +21,7 @@ import pandas as pd
 
 from casebook.stats import Figure, mean_interval
 
-# The source's two tables: metric -> (its value before RL, after 300 steps, its maximum).
+# The write-up's two tables: metric -> (its value before RL, after 300 steps, its maximum).
 TABLE: Mapping[str, tuple[float, float, float]] = {
     "hard correctness": (0.287, 0.785, 1.0),
     "soft correctness": (0.701, 0.789, 1.0),
@@ -32,7 +32,7 @@ TABLE: Mapping[str, tuple[float, float, float]] = {
 # The reward behind each of its metrics.
 PARTS = {name: name.removeprefix("hard ").replace(" ", "_") for name in TABLE}
 TEST_ROWS = 1319
-HALF = TEST_ROWS // 2  # what the source measured on
+HALF = TEST_ROWS // 2  # what the write-up measured on
 
 Numbers = Sequence[Decimal]
 RULES: Mapping[str, Callable[[Numbers], Decimal]] = {

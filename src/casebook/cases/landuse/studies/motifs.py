@@ -1,6 +1,6 @@
-"""Which of the source's heuristics a reasoning text shows, and how far that can be trusted.
+"""Which of the write-up's heuristics a reasoning text shows, and how far that can be trusted.
 
-The source says neither who counted its seven motifs nor by what rule. Here a tagger finds them by
+The write-up says neither who counted its seven motifs nor by what rule. Here a tagger finds them by
 words, and its precision and recall are measured on texts that were labelled by hand.
 """
 
@@ -19,7 +19,7 @@ from casebook.rewards import completion_text
 from casebook.stats import mean_interval
 
 MOTIFS = tuple(HEURISTICS)
-LONGEST = 20_000  # characters that are read: more than the source's 4,096 tokens
+LONGEST = 20_000  # characters that are read: more than the write-up's 4,096 tokens
 
 _CROP = r"\b(?:wheat|oats?|corn|maize|soy(?:a|beans?)?)\b"
 _TWO = rf"{_CROP}.{{0,60}}{_CROP}"
