@@ -1,8 +1,8 @@
-"""Which library trains a profile: Unsloth on a GPU where it is installed, else transformers + PEFT.
+"""Which library trains a profile: Unsloth on a GPU if it is installed, else transformers and PEFT.
 
-Unsloth rewrites TRL's trainers when it is imported, so it has to come before TRL, and it stays for
-as long as the process lives. That is why this is decided once, by the profile, before anything else
-is imported. `CASEBOOK_BACKEND=unsloth` or `=peft` decides otherwise.
+Unsloth rewrites TRL's trainers when it is imported. So it has to be imported before TRL, and it
+stays active until the process ends. The profile therefore decides once, before anything else is
+imported. `CASEBOOK_BACKEND=unsloth` or `=peft` overrides the decision.
 """
 
 import os
@@ -59,7 +59,7 @@ def unsloth_chosen() -> bool:
 
 
 def profile_here(profile: str) -> str:
-    """Of `auto` the profile that fits this machine, said in a line; of another name itself."""
+    """For `auto` the profile that fits this machine, printed in a line; else the name itself."""
     if profile != "auto":
         return profile
     found = hardware()

@@ -104,11 +104,11 @@ class Case:
         labels: the answers there are, in a fixed order; empty where answers are open.
         load: `load(split, profile="nano", seed=0, variant=None)` -> `datasets.Dataset` with the
             columns `prompt`, `answer` and the case's own. The splits are disjoint whatever the
-            seeds; `seed` chooses which rows of a split's pool are taken, and their order. An
+            seeds; `seed` chooses the rows of a split's pool, and their order. An
             unknown split, profile or variant is a `CasebookError`.
         grade: `grade(completion, answer, variant=None)` -> `Grade`, of a string or a list of
-            messages; anything else is an empty completion, and an answer that cannot be one is
-            never met. Takes bounded time, and raises for nothing but an unknown variant.
+            messages; anything else is an empty completion, and an invalid right answer never
+            matches. Takes bounded time, and raises only for an unknown variant.
         rewards: name -> factory; `factory(**reward_kwargs)` is a TRL reward function.
         demonstrations: `demonstrations(seed, without=())` -> endless iterator of `{"prompt",
             "completion", "skill", "ends"}`, the corpus of the embedded model; `ends` is false for
@@ -123,8 +123,8 @@ class Case:
             supervised controls are taught.
         rules: `rules()` -> name -> share of the test rows that a one-line rule gets right; `None`
             where the case has no rules of its own.
-        cluster: `cluster(row)` -> what a row has in common with those it is not independent of;
-            `None` where all rows are.
+        cluster: `cluster(row)` -> a key shared by rows that depend on each other; `None` where all
+            rows are independent.
         caution: what held-out rows of the embedded model cannot show, for its model card.
     """
 

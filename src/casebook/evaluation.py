@@ -1,8 +1,8 @@
-"""Generate, grade, summarise: the one harness for base and tuned models.
+"""Generate, grade, summarise: the same measurement for base and tuned models.
 
-Same prompts, same decoding, same grader. *Greedy* shows what a model thinks most likely,
-*sampled* what it does at the temperature it is trained at; *strict* wants the form as well as
-the right answer, *lenient* only the answer. Intervals resample prompts, never completions: the
+Prompts, decoding and grader are the same. *Greedy* is the most likely completion, *sampled* a
+completion at the temperature of the training. *Strict* needs the form and the right answer,
+*lenient* only the answer. Intervals resample prompts, never completions: the
 eight samples of one prompt are not eight independent observations.
 """
 
@@ -53,14 +53,14 @@ class Evaluation:
     """Graded completions of one model on one split.
 
     Attributes:
-        rows: one completion a row: the dataset's columns, `row` (its index in the split),
+        rows: one completion per row: the dataset's columns, `row` (its index in the split),
             `decoding` (`greedy` or `sample`), `sample` (its number), `completion`, `tokens` (with
             the one that ends it), `truncated`, `well_formed`, `extracted`, `correct`, `strict`.
         labels: the case's labels.
         drift: the mean k3 estimate, in nats per token, of how far the model has moved from
             its base, on its own samples; `None` where it was not asked for.
-        dropped: how many rows do not fit into the model.
-        batch: how many completions memory allowed at once, where it was scarcest.
+        dropped: the number of rows that do not fit into the model.
+        batch: the smallest number of completions that memory allowed at once.
     """
 
     rows: pd.DataFrame
@@ -157,17 +157,17 @@ def evaluate(
         case: a case or its name.
         split: `train`, `validation` or `test`; always the same rows, whatever the seed.
         profile: decides prompt, completion length and temperature.
-        limit: only the first so many rows (they are shuffled); `None` or 0: all.
+        limit: only the first `limit` rows (they are shuffled); `None` or 0: all.
         samples: completions sampled for each prompt; 0 for greedy only.
-        seed: of the sampling, with a completion's row and number: neither batch nor order matter.
-        variant: of the prompt; the profile's own by default.
+        seed: of the sampling, together with row and sample number, whatever batch and order.
+        variant: of the prompt; by default the profile's.
         greedy: whether to decode greedily as well.
         drift: whether to measure how far an adapter has moved from its base, on its samples.
-        settings: those the model was trained with, where they differ from the profile's; their
-            `constraint` also decides what the model may write.
+        settings: of the model's training, where they differ from the profile's; their `constraint`
+            also restricts the completions.
         progress: called with completions done and to do, after each batch.
-        store: a file that completions are appended to as they are written; those that it holds
-            are not written again. It belongs to one model and one call.
+        store: a file to which completions are appended; those in it are not generated again. It
+            belongs to one model and one call.
 
     Raises:
         CasebookError: unknown names, a negative `limit` or `samples`, nothing to decode, no
@@ -221,9 +221,9 @@ def graded(
     written: Iterable[Mapping[str, Any]],
     variant: str | None = None,
 ) -> pd.DataFrame:
-    """What was asked (`rows`, with `answer`), what was written (with `completion`), and its worth.
+    """The rows (with `answer`) and the completions (with `completion`), with their grades.
 
-    One completion a row: the columns of both, `well_formed`, `extracted`, `correct`, `strict`.
+    One completion per row: the columns of both, `well_formed`, `extracted`, `correct`, `strict`.
     """
     table = []
     for row, said in zip(rows, written, strict=True):
@@ -287,7 +287,7 @@ def evaluate_to_record(
     variant: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a saved policy, or a profile's base model, and say what was measured.
+    """Evaluate a saved policy or a profile's base model, and return the figures for a record.
 
     Args:
         model_path: a folder that a training saved; by default the base model is measured.
@@ -331,14 +331,13 @@ def evaluate_to_record(
 def other_prompt_perplexity(
     model: Any, tokenizer: Any, case: str, profile: str = "nano", variant: str | None = None
 ) -> dict[str, float] | None:
-    """How well a model still predicts its corpus where another prompt is asked than the trained.
+    """How well a model still predicts the part of its corpus with another prompt than the trained.
 
-    What a policy unlearns of the trained prompt (`variant`) is its task; what it loses elsewhere
-    is drift.
+    A change on the trained prompt (`variant`) is the task; a loss on other prompts is drift.
 
     Returns:
-        The perplexity a token over those of `OTHER_ROWS` demonstrations, with its interval over
-        texts; `None` where all of them ask the trained prompt.
+        The perplexity per token over those of `OTHER_ROWS` demonstrations, with its interval over
+        texts; `None` if all of them have the trained prompt.
     """
     case = load_case(case)
     # What all prompts of the variant end with, after the part that differs from row to row.
@@ -354,7 +353,7 @@ def other_prompt_perplexity(
 
 
 def plain_text_perplexity(model: Any, tokenizer: Any) -> dict[str, float]:
-    """How well a model predicts everyday sentences, each behind its first token: the perplexity a
+    """How well a model predicts everyday sentences after their first token: the perplexity per
     token over `data/plain_english.txt`, with its interval over sentences."""
     sentences = (paths.DATA / "plain_english.txt").read_text(encoding="utf-8").splitlines()
     ids = [tokenizer(sentence)["input_ids"] for sentence in sentences]

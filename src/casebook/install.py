@@ -1,9 +1,9 @@
-"""What the first cell of a notebook installs on Colab, beside what Colab has.
+"""What the first cell of a notebook installs on Colab, in addition to Colab's packages.
 
-Only the standard library is imported here: it runs before anything is installed. It says in one
-line each what it decided and why, shows what pip downloads, and may be run again, also after a
-restart. Another torch, NumPy or Pillow is never installed: that costs minutes, and breaks what
-Colab built against its own.
+Only the standard library is imported here, because it runs before anything is installed. It prints
+each decision with the reason, shows what pip downloads, and may be run again, also after a restart.
+It never replaces torch, NumPy or Pillow: that takes minutes, and breaks packages that Colab built
+against its own versions.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Where things lie, and how files are written: whole or not at all, by one process at a time."""
+"""Folders, and how files are written: completely or not at all, by one process at a time."""
 
 import errno
 import fcntl
@@ -34,8 +34,8 @@ REFUSED = {
 def runs_dir(value: str | os.PathLike | None = None) -> Path:
     """The folder of training runs: `value`, else `$RUNS_DIR`, else `runs`.
 
-    A relative path counts from the checkout, wherever a notebook was started. On Colab a folder
-    on Google Drive, which outlives the machine, is mounted; that asks for leave once.
+    A relative path starts at the checkout, wherever a notebook was started. On Colab a folder
+    on Google Drive, which survives the machine, is mounted; that asks for permission once.
     """
     folder = (ROOT / Path(value or os.environ.get("RUNS_DIR") or "runs").expanduser()).resolve()
     if "google.colab" in sys.modules and DRIVE in folder.parents and not os.path.ismount(DRIVE):
@@ -46,7 +46,7 @@ def runs_dir(value: str | os.PathLike | None = None) -> Path:
 
 
 def models_dir() -> Path:
-    """Where fetched models lie: `$CASEBOOK_MODELS`, else `models`; git takes no notice of it."""
+    """The folder of downloaded models: `$CASEBOOK_MODELS`, else `models`, which git ignores."""
     return (ROOT / Path(os.environ.get("CASEBOOK_MODELS") or "models").expanduser()).resolve()
 
 
@@ -67,7 +67,7 @@ def repository() -> str:
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """A path beside `path` to write to; what is there takes its place when the block ends well.
+    """A path beside `path` to write to; it replaces `path` when the block ends without an error.
 
     Raises:
         CasebookError: `path` is there and no file, such as a device.

@@ -1,4 +1,4 @@
-"""The figures of the course: one style, colours with one meaning, titles that state the finding.
+"""The figures of the course: one style, fixed colours, titles that state the finding.
 
 Importing this module switches matplotlib to `casebook.mplstyle`. Every function takes measured
 numbers and a title, which is the finding, and returns a figure; `show` puts it into a notebook,
@@ -59,7 +59,7 @@ CHANGE = LinearSegmentedColormap.from_list("", [COLORS["correct"], "#ffffff", CO
 def figure(
     title: str, width: float = 6.4, height: float = 3.6, rows: int = 1, columns: int = 1
 ) -> tuple[Figure, Axes]:
-    """An empty figure and its axes (an array of them for several), for a picture of one's own.
+    """An empty figure and its axes (an array for several), to draw on.
 
     Made without pyplot: no figure stays open, and none is shown twice.
 
@@ -118,11 +118,11 @@ def dashboard(
 
     Thin lines are the logged steps, thick ones their moving average, dots the few steps whose
     completions were kept. A panel whose columns are missing says so. Where the loss has no KL term
-    (beta = 0), the distance from the base measured on validation prompts stands in its place.
+    (beta = 0), the distance from the base measured on validation prompts is shown instead.
 
     Args:
-        metrics: one row a logged step, in TRL's metric names; all but `step` may be missing.
-        validation: one row an evaluation: `step` and perhaps `kl_from_base`.
+        metrics: one row per logged step, in TRL's metric names; all but `step` may be missing.
+        validation: one row per evaluation: `step` and perhaps `kl_from_base`.
         findings: what `casebook.doctor` found, written below the panels.
         completions: of the run: whether groups are all right or all wrong, and the lengths of right
             and wrong completions, are drawn from them.
@@ -155,8 +155,8 @@ def learning_curve(runs: Sequence[pd.DataFrame], columns: Mapping[str, str], tit
     """Held-out shares over training: a thin line for each seed, a thick one for their mean.
 
     Args:
-        runs: one frame a seed, with `step` and `columns`.
-        columns: column -> what it is called in the picture, which also gives its colour.
+        runs: one frame per seed, with `step` and `columns`.
+        columns: column -> its name in the figure, which also decides its colour.
     """
     drawn, ax = figure(title)
     ends = []
@@ -188,13 +188,13 @@ def accuracy_bars(
     roles: Mapping[str, str] | None = None,
     xlabel: str = "accuracy, with 95 % interval",
 ) -> Figure:
-    """One bar a contender, with interval and number; a plain number is drawn without interval.
+    """One bar per method, with interval and number; a plain number is drawn without interval.
 
     Args:
         figures: name -> figure (`value`, `low`, `high`), or a number known exactly.
-        roles: name -> key of `COLORS`; `baseline` for names left out. A contender in the role
-            `oracle` is drawn as a dashed line.
-        xlabel: what the bars are.
+        roles: name -> key of `COLORS`; `baseline` for names left out. The role `oracle` is drawn as
+            a dashed line.
+        xlabel: the quantity that the bars show.
     """
     roles = roles or {}
     drawn, ax = figure(title, height=0.8 + 0.27 * max(len(figures), 4))
@@ -266,7 +266,7 @@ def confusion_matrix(table: pd.DataFrame, title: str) -> Figure:
 
 
 def grouped_bars(table: pd.DataFrame, title: str, xlabel: str) -> Figure:
-    """Shares side by side: one group a row, one bar a column.
+    """Shares side by side: one group per row, one bar per column.
 
     Args:
         table: shares; the columns are keys of `COLORS`.

@@ -1,8 +1,8 @@
-"""What the file of a training may say: one table of fields, with all that is known of each.
+"""The settings of a training file: one table of fields, with everything about each.
 
-`FIELDS` is the only list of them, checked here without torch or TRL: a mistake is one sentence
-within a second. The names are TRL's own, those of its `ModelConfig`, and what a case needs besides
-(the fields with an `own` default). Any other field of TRL was never tried here, and is refused.
+`FIELDS` is the only list of them. They are checked here without torch or TRL, so a mistake is
+reported within a second. The names are TRL's, those of its `ModelConfig`, and the case's own (the
+fields with an `own` default). Any other field of TRL was never tried here, and is refused.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""How sure a number is: intervals for accuracies, over prompts and over seeds, and pass@k.
+"""Intervals for accuracies, over prompts and over seeds, and pass@k.
 
 An accuracy is a mean over prompts, so prompts are what an interval resamples: eight samples of
 one prompt are one observation, not eight. Training adds a second source of chance, the seed;
-where arms are compared, rows are paired and both sources count (`contrast`). What has an
+a comparison of arms pairs the rows and counts both sources (`contrast`). A figure with its
 interval is the same small dict everywhere,
 
     {"value": mean, "low": lower end, "high": upper end, "n": independent observations}
 
-of a 95 % interval, which is what records keep of a number.
+of a 95 % interval. Records keep figures in this form.
 """
 
 import base64
@@ -31,7 +31,7 @@ Figure = dict[str, float]
 
 
 def mean_interval(values: ArrayLike) -> Figure:
-    """The mean of one value a prompt, with its 95 % interval.
+    """The mean of one value per prompt, with its 95 % interval.
 
     Where all values are 0 or 1, Wilson's score interval (Wilson 1927), which stays sensible at
     0 of n and n of n; otherwise the percentile bootstrap over prompts (Efron 1979).
@@ -54,7 +54,7 @@ def mean_interval(values: ArrayLike) -> Figure:
 
 
 def difference_interval(before: ArrayLike, after: ArrayLike) -> Figure:
-    """The mean change of one value a prompt, measured twice on the same prompts.
+    """The mean change of one value per prompt, measured twice on the same prompts.
 
     The bootstrap resamples pairs, so what makes a prompt hard for both cancels; two separate
     intervals would be far too wide for the difference.
@@ -78,12 +78,12 @@ def difference_interval(before: ArrayLike, after: ArrayLike) -> Figure:
 
 
 def pool_seeds(figures: Sequence[Mapping[str, float]]) -> Figure:
-    """The mean of one figure a seed, where only the figures are known.
+    """The mean of one figure per seed, where only the figures are known.
 
-    Seeds are one source of chance and rows, the same for all seeds, another: their variances are
-    added, and the interval is Student's t with Satterthwaite's degrees of freedom. The seeds' own
-    intervals may reach further to one side, as near 0 and 1; the pooled one does then, too. Of
-    one seed the interval is its own: it says nothing of other seeds.
+    Seeds and rows are two sources of chance, and all seeds have the same rows: the variances are
+    added, and the interval is Student's t with Satterthwaite's degrees of freedom. If the seeds'
+    intervals reach further to one side, as near 0 and 1, the pooled one does so too. With a
+    single seed it is that seed's interval, which does not cover other seeds.
 
     Args:
         figures: one 95 % figure for each seed.
@@ -125,17 +125,17 @@ class Difference(NamedTuple):
     @property
     def critical(self) -> float:
         """The critical difference: a smaller one cannot be told from 0. A true difference of this
-        size is told in half of all cases."""
+        size is found in half of all cases."""
         return (self.high - self.low) / 2
 
     @property
     def powered(self) -> float:
-        """The true difference that is told from 0 in 80 % of all cases."""
+        """The true difference that is found in 80 % of all cases."""
         return self.error * float(student.ppf(0.975, self.df) + student.ppf(0.8, self.df))
 
     @property
     def p(self) -> float:
-        """Two-sided, of no difference."""
+        """Two-sided p-value for no difference."""
         if not self.error:
             return float(self.value == 0)
         return 2 * float(student.sf(abs(self.value) / self.error, self.df))
@@ -146,8 +146,8 @@ def contrast(
 ) -> Difference:
     """A weighted sum of means, such as right minus left, over seeds and test rows.
 
-    The variance has two parts that are seen, between the seeds of each side and between rows of
-    the weighted sum; the chance that acts on single completions is in both, and is taken off once
+    The variance has two observed parts: between the seeds of each side, and between rows of the
+    weighted sum. The chance of single completions is in both, and is subtracted once
     (Searle 1971, the crossed classification). The interval is Student's t with Satterthwaite's
     (1946) degrees of freedom. Pairing by row and errors clustered over rows that belong together
     are as in Miller 2024 (arXiv 2411.00640, sections 2 and 4).
@@ -255,7 +255,7 @@ def pass_at_k(n: int, c: ArrayLike, k: int) -> np.ndarray:
 
 
 def pack_bits(bits: ArrayLike) -> str:
-    """Yes or no for each row and sample as text: eight in a byte, in base64."""
+    """Yes or no for each row and sample as text: eight per byte, in base64."""
     return base64.b64encode(np.packbits(np.asarray(bits, dtype=bool))).decode()
 
 

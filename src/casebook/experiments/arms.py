@@ -1,8 +1,8 @@
 """Arms x seeds -> committed records: the runs that take too long for a notebook.
 
 `configs/<case>/experiments.yaml` names the arms: for each a profile, the seeds, and the fields
-of the profile's configuration that take another value. An experiment that is stopped goes on
-where it was. A record is never rewritten: what is there is kept, unless it is asked for again.
+of the profile's configuration with another value. A stopped experiment continues where it was.
+Existing records are kept, unless `again` asks for new ones.
 """
 
 import itertools

@@ -1,16 +1,16 @@
-"""A run as one file: what its figures are computed from, and never the figures themselves.
+"""A run as one file: the data that its figures are computed from, not the figures.
 
     config.json                       the settings of the run
     completions/<when>/<name>.jsonl   what was written before and after: [row, decoding, sample,
                                       token ids, text]
 
-Whoever gets such a file believes none of it: `check_bundle` grades the completions with the case's
-own grader against the case's own rows, and computes all figures and intervals. Nothing is unpacked
-to the disk, and nothing but JSON is read. What cannot be checked is said: nobody can tell that a
-model wrote the completions. So no command takes a bundle's figures over into `results/`.
+The receiver trusts nothing in it: `check_bundle` grades the completions with the case's own grader
+and rows, and computes all figures and intervals. Nothing is unpacked to the disk, and only JSON is
+read. Nobody can check that a model wrote the completions, so no command copies a bundle's figures
+into `results/`.
 
-Nothing private has to be taken out of it either: a setting that might be a path of somebody's
-machine, or markup, stops the export.
+The file contains nothing private: a setting that might be a path on somebody's machine, or markup,
+stops the export.
 """
 
 import io
@@ -50,11 +50,11 @@ PLAIN_TEXT = re.compile(r"(?![/~]|.*\.\.)[\w .:,+/-]{0,100}")  # of a setting: n
 
 
 class Refused(CasebookError):
-    """A bundle that is not what it should be: one sentence that names what differs."""
+    """An invalid bundle: one sentence that names the first error."""
 
 
 class CannotCheck(CasebookError):
-    """A bundle about which nothing can be said here: the rows that it answers are missing."""
+    """A bundle that cannot be checked here, because its rows are missing."""
 
 
 # Export

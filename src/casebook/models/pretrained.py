@@ -99,10 +99,10 @@ def which(name: str) -> str | None:
 
 
 def fetch(name: str, say: Callable[[str], None] = print) -> Path:
-    """Fetch one of `MODELS`, check it and convert it; what is there and whole is kept.
+    """Download one of `MODELS`, verify and convert it; a complete one is kept.
 
-    A folder is whole or not there: a fetch that was stopped is begun again by the next call,
-    without a second download. `say` is called with one line for each step.
+    A folder is complete or not there: after a stop the next call starts again, without a second
+    download. `say` is called with one line for each step.
 
     Returns:
         The folder, which `AutoModelForCausalLM` and `AutoTokenizer` load.

@@ -1,7 +1,7 @@
-"""A forward pass in which each prompt is computed once, however many completions follow it.
+"""A forward pass that computes each prompt once, however many completions follow it.
 
-A group asks the same thing several times. Of eight completions of ten tokens after a prompt of
-eighty, a quarter of the tokens is left; logits and gradients are the same, up to rounding.
+A group has the same prompt several times. For eight completions of ten tokens after a prompt of
+eighty, a quarter of the tokens remains; logits and gradients are the same, up to rounding.
 """
 
 from collections.abc import Sequence

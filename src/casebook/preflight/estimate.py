@@ -1,9 +1,9 @@
 """The memory that a training takes at its peak: an estimate.
 
-It is what is held (weights, adapter, gradients, optimiser, vLLM's reserve) and the larger of
-what comes and goes: keys and values while it writes, or activations and logits while it learns. The
-sum follows TRL's rollouts and loss; its error bar is for what it cannot know. Measuring fits its
-batches to the memory that is free, and is not in it.
+It is the sum of what stays (weights, adapter, gradients, optimiser, vLLM's reserve) and the larger
+of two temporary parts: keys and values while sampling, or activations and logits while learning.
+The sum follows TRL's rollouts and loss. It leaves out evaluation, which fits its batches to the
+free memory.
 """
 
 import os

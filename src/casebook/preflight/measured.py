@@ -1,4 +1,4 @@
-"""`--measure`: the first steps of the training itself, in a folder that nobody keeps."""
+"""`--measure`: the first steps of the training, in a temporary folder."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ QUIET = {"save_strategy": "no", "report_to": "none", "evaluate_every": 0, "compl
 
 
 def measured(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a training's first steps take, and what their completions are like.
+    """Time and memory of a training's first steps, and figures of their completions.
 
     Returns:
         `seconds` (of the last step), `bytes` (the most that was held: of the GPU, else of the

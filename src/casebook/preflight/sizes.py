@@ -1,4 +1,4 @@
-"""What is known of a model, by its config.json, and of a card, by its data sheet."""
+"""Sizes of a model, from its config.json, and of a GPU, from its data sheet."""
 
 from collections.abc import Mapping
 from functools import cache

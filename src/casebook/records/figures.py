@@ -1,11 +1,11 @@
-"""One figure of a record by its way, and what is computed from a record on that way.
+"""One figure of a record by its path, and figures that are computed from a record.
 
-A way is the name of an arm or a study, and then the names on the way to the figure in its record,
-with slashes between: `grpo/after/greedy_accuracy`. On the way `answer_entropy` and `label_read`
+A path is the name of an arm or a study, followed by the keys that lead to the figure in its record,
+separated by slashes: `grpo/after/greedy_accuracy`. In a path `answer_entropy` and `label_read`
 read a label histogram, `labels_recalled` and `discrimination/<label>` a confusion matrix, and
-`curve/kl_in_reward/largest` and `curve/repetition/last` a curve. Behind a list of numbers comes
-`mean`, `last`, `smallest` or `largest`. A step `*` stands for all that there are, also of arms
-(`choose_*`).
+`curve/kl_in_reward/largest` and `curve/repetition/last` a curve. After a list of numbers comes
+`mean`, `last`, `smallest` or `largest`. `*` stands for all keys at its place, or for all arms of a
+name (`choose_*`).
 """
 
 import math
@@ -189,7 +189,7 @@ def _with_rows(record: Mapping[str, Any], value: Mapping[str, Any], step: str) -
 def answer_entropy(histogram: Mapping[str, int]) -> float:
     """How evenly the labels are answered, in bits: 0 for one label, 3 for eight equal ones.
 
-    Unlike the share of the most frequent label it sees labels disappear at the other end.
+    Unlike the share of the most frequent label it changes when rare labels disappear.
 
     >>> answer_entropy({"flush": 2, "straight": 2, "none": 5})
     1.0
@@ -200,7 +200,7 @@ def answer_entropy(histogram: Mapping[str, int]) -> float:
 
 
 def labels_recalled(confusion: Sequence[Sequence[float]]) -> int:
-    """How many labels are ever answered where they are right: their recall is above zero.
+    """The number of labels with a recall above zero.
 
     >>> labels_recalled([[3, 1, 0], [4, 0, 0], [0, 0, 4]])
     2
@@ -213,7 +213,7 @@ def discrimination(
 ) -> dict[str, float]:
     """How well one label is told from the others: its recall less its false alarms, as a figure.
 
-    Naming it always gives 0, as naming it never does; recall alone would pay the first.
+    Always or never naming it gives 0; recall alone would be 1 for the first.
 
     Args:
         confusion: counts, true label by answer, as records keep them.

@@ -1,10 +1,10 @@
-"""Records: what a training measured, kept as a file with its way back to what made it.
+"""Records: the figures of a training, with everything that is needed to make them again.
 
-A number in a report is only as good as the way back to what made it. Each training leaves a
-record, a JSON file with its settings, seed, figures and provenance: versions, hardware, threads,
-the commit and the time. `results/<case>/<profile>/<arm>/` holds those that are committed, and
-notebooks, claims and the site read them through these functions. A record is never rewritten;
-whether today's code still does what it says is what `casebook replay` asks.
+Each training leaves a record, a JSON file with its settings, seed, figures and provenance:
+versions, hardware, threads, the commit and the time. Committed records are in
+`results/<case>/<profile>/<arm>/`, and notebooks, claims and the site read them through these
+functions. A record is never rewritten; `casebook replay` tests whether today's code still gives
+its figures.
 """
 
 import contextlib
@@ -78,13 +78,13 @@ def recorded(
 
 
 def committed_completions(case: str, profile: str = "nano", arm: str | None = None) -> pd.DataFrame:
-    """What one run of the case wrote, in small; an empty frame where nothing is committed.
+    """The committed completions of one run; an empty frame where nothing is committed.
 
     Args:
-        arm: of a real model's run; of an embedded model's one run a case is kept.
+        arm: of a real model's run; for embedded models one run per case is kept.
 
     Returns:
-        One completion a row: `step`, `prompt`, `answer`, `completion`, `tokens`, `truncated`,
+        One completion per row: `step`, `prompt`, `answer`, `completion`, `tokens`, `truncated`,
         `well_formed`, `extracted` (`None` where nothing could be read), `correct`, `strict`,
         one `reward/<name>` for each reward, `reward` and `advantage`.
 
@@ -154,7 +154,7 @@ def figure_text(figure: Mapping[str, float], percent: bool = True) -> str:
 
 
 def missing(command: str) -> str:
-    """What a page says where there is no record: so, and the command that would make one.
+    """The text of a page where a record is missing, with the command that would make it.
 
     >>> missing("casebook experiments poker")
     '*No recorded run.* This would make one: `casebook experiments poker`'

@@ -1,8 +1,8 @@
-"""Records of studies: figures that no training is behind, counted once and committed.
+"""Records of studies: figures without a training, computed once and committed.
 
-The real problem sets are no part of the casebook, and run folders are not either. What a study
-found in them is kept in `results/CASE/data/NAME.json`, numbers instead of problems. The command
-that counted is gone: the commit that made a record makes it again (docs/evidence.md).
+The real problem sets and the run folders are not part of the casebook. The figures that a study
+found in them are in `results/CASE/data/NAME.json`. The command that computed them was removed; the
+commit that made a record can make it again (docs/evidence.md).
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ SEED = None  # stands where an arm's records have theirs
 
 
 def command(name: str) -> str:
-    """What brings a record back, for a page or a sentence that lacks it."""
+    """The command that restores a missing record."""
     return f"git restore results/{STUDIES[name]}/data"
 
 
@@ -36,7 +36,7 @@ def path(name: str) -> Path:
 
 
 def read(name: str) -> dict[str, Any]:
-    """The committed record of a study; a `CasebookError` says what brings it back."""
+    """The committed record of a study; a `CasebookError` names the command that restores it."""
     file = path(name)
     try:
         return read_json(file)

@@ -8,8 +8,8 @@
         adapter/                          the trained adapter, in safetensors
         record.json                       what was measured, before and after
 
-A kill or a full disk costs the steps since the last checkpoint and nothing else: metrics are
-appended line by line, every other file is written beside its place and then moved there.
+After a kill or with a full disk only the steps since the last checkpoint are lost: metrics are
+appended line by line, and every other file is written under another name and then renamed.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ def train(config: Config, output: str | Path | None = None, resume: bool = False
     Args:
         config: from `read_config`.
         output: the run folder; by default `<runs>/<case>/<profile>/seed<k>-<mark>`.
-        resume: go on from the last whole checkpoint; a finished run is returned as it is, and
-            an empty folder is simply begun.
+        resume: continue from the last complete checkpoint; a finished run is returned as it is, and
+            in an empty folder a run begins.
 
     Returns:
         The finished run.

@@ -1,9 +1,9 @@
-"""What a run measures before and after: one harness, the test rows, base and trained policy.
+"""What a run measures before and after training: the test rows, with base and trained policy.
 
-With an adapter both are one model, with the adapter off and on. What was written is kept in the
-run's folder line by line, so that a stop costs the completions of one batch.
+With an adapter both are one model, with the adapter off and on. Completions are kept in the run's
+folder line by line, so that a stop loses the completions of one batch.
 
-A run that serves the choice of a setting (`measure: validation`) touches no test row.
+A run that was made to choose a setting (`measure: validation`) uses no test row.
 """
 
 import contextlib

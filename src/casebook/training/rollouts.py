@@ -1,7 +1,7 @@
 """TRL's trainer, with what it lacks: the run's settings alone, prompts once, a constraint.
 
-And two things of the field, to be tried on a CPU: a sampler that is not quite the trainer, and
-groups that are left out because they say nothing.
+And two topics of the literature, to be tried on a CPU: a sampler that differs slightly from the
+trainer, and training without silent groups.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ OWN = ("prompts_once", "rollout_weights", "drop_silent_groups")
 
 
 class RolloutTrainer(GRPOTrainer):
-    """GRPO whose completions are written under the run's settings alone, as they are measured.
+    """GRPO that samples with the run's settings only, as the evaluation does.
 
-    What TRL leaves open, a model's generation config would fill in. The adapter is merged, where
+    A model's generation config would fill in what TRL leaves open. The adapter is merged, where
     that rounds nothing. With `prompts_once` a group's prompt is computed once, in a rollout and
     in a training step. With `rollout_weights` the sampler's weights are rounded and the trainer's
     are not; with `drop_silent_groups` only groups that differ in reward count in the loss.

@@ -1,7 +1,7 @@
-"""The supervised controls: what the same samples buy without reinforcement learning.
+"""The supervised controls: what the same number of samples gives without reinforcement learning.
 
-*Supervised fine-tuning* shows the model what the oracle would have written; *rejection sampling*
-lets the base write, keeps what the verifier accepts, and trains on that. Both get as many
+*Supervised fine-tuning* trains on completions of the oracle. *Rejection sampling* samples from the
+base, keeps what the verifier accepts, and trains on that. Both get as many
 completions as GRPO, the same adapter, optimiser and schedule, so that what is left between them
 is the objective. The loop is transformers' own `Trainer`.
 """
