@@ -35,7 +35,7 @@ class Diagnosis:
         return shown | {"findings": [asdict(one) for one in self.findings]}
 
     def __str__(self) -> str:
-        verdict = "Nothing to mend." if self.healthy else "This run needs mending."
+        verdict = "Nothing to mend was found." if self.healthy else "This run needs mending."
         lines = [f"{verdict} {self.steps} logged steps, {len(self.columns_read)} columns read."]
         for one in self.findings:
             lines += ["", f"{one.name} (sure: {one.sure:.0%}, step {one.step})"]
