@@ -97,14 +97,14 @@ def soft_as_published(text, gold):
     ("name", "attempt", "says"),
     [
         ("01-a", lambda r: [x - sum(r) / len(r) for x in r], "expected [1.0, -0.33"),
-        ("01-b", lambda r, a, low, high: 1 - low < r < 1 + high, "bad, and likelier than before"),
+        ("01-b", lambda r, a, low, high: 1 - low < r < 1 + high, "bad, and more likely than before"),
         ("01-c", lambda n, o, r, a, m, e, b: -((n - o).exp() * a[:, None] * m).sum(), "ratio is 1"),
         ("11-a", regular_expression, "'two thoughts'"),
         ("12-a", lambda rows, weights: ("high card", 0.25), "two pair earns more"),
         ("13-a", lambda p, silent: 2, "expected 5"),
         ("21-a", published_form, "the answer on one line"),
         ("31-a", soft_as_published, "10 - 4 = 6"),
-        ("40-a", lambda gold: rf"\boxed{{{gold}}}", "that is right"),
+        ("40-a", lambda gold: rf"\boxed{{{gold}}}", "which is right"),
     ],
 )
 def test_a_wrong_attempt_is_told_where(capsys, name, attempt, says):

@@ -155,13 +155,13 @@ def _gradient(has_gradient: Attempt) -> None:
     """Where the clipped objective of one token changes with the ratio."""
     for ratio, advantage, low, high, expected, note in (
         (1.0, 1.0, 0.2, 0.2, True, "on-policy nothing is clipped"),
-        (1.5, 1.0, 0.2, 0.2, False, "good, and likelier already"),
-        (1.5, -1.0, 0.2, 0.2, True, "bad, and likelier than before"),
-        (0.5, 1.0, 0.2, 0.2, True, "good, and rarer than before"),
-        (0.5, -1.0, 0.2, 0.2, False, "bad, and rarer already"),
+        (1.5, 1.0, 0.2, 0.2, False, "good, and already more likely"),
+        (1.5, -1.0, 0.2, 0.2, True, "bad, and more likely than before"),
+        (0.5, 1.0, 0.2, 0.2, True, "good, and less likely than before"),
+        (0.5, -1.0, 0.2, 0.2, False, "bad, and already less likely"),
         (1.25, 0.3, 0.2, 0.28, True, "the upper end is 1.28"),
         (0.75, -2.0, 0.2, 0.28, False, "the lower end is 0.8"),
-        (1.5, 0.0, 0.2, 0.2, False, "nothing to gain or to lose"),
+        (1.5, 0.0, 0.2, 0.2, False, "an advantage of 0"),
     ):
         has_gradient.expect(expected, ratio, advantage, low, high, note=note)
 
@@ -177,8 +177,8 @@ def _loss(loss: Attempt) -> None:
     ref, mask = new - 0.5, torch.tensor([[True, True], [True, False]])
     for old, beta, note in (
         (new, 0.0, "every ratio is 1"),
-        (new - 1, 0.0, "all are likelier: the good one is clipped"),
-        (new + 1, 0.1, "all are rarer: the bad one is clipped; and a KL term"),
+        (new - 1, 0.0, "all are more likely: the good one is clipped"),
+        (new + 1, 0.1, "all are less likely: the bad one is clipped; and a KL term"),
     ):
         expected = policy_loss(new, old, adv, mask, ref_logps=ref, beta=beta).item()
         loss.expect(expected, new, old, ref, adv, mask, 0.2, beta, note=note)

@@ -12,7 +12,7 @@ def _repaired(soft_reward: Attempt) -> None:
         (block("72 units"), "72", 1, "a unit"),
         (block("$27."), "27", 1, "a currency, and the sentence's full stop"),
         (block("12"), "13", 0, "another number"),
-        (block("10 - 4 = 6"), "6", 1, "of a sum, what follows the last ="),
+        (block("10 - 4 = 6"), "6", 1, "of a calculation, the number after the last ="),
         (block("10 - 4 = 6"), "10", 0, "10 is not the result"),
         (block("1600"), "1,600", 1, "commas are taken out of both"),
         (block("-3"), "3", 0, "a sign"),

@@ -12,7 +12,7 @@ def _repaired(repaired: Attempt) -> None:
     lines = f"{thought}\n{block}"
     for text, expected, note in (
         (lines, 1.0, "each tag on its line"),
-        (lines.replace("oat", "soy"), 1.0, "a wrong label is in form, too"),
+        (lines.replace("oat", "soy"), 1.0, "a wrong label also has the form"),
         (f"{thought}\n<answer>oat</answer>", 1.0, "the answer on one line"),
         (f"{thought}\n\n{block}", 1.0, "a blank line between"),
         (f"\n{lines}", 1.0, "a line break at the start"),
@@ -21,7 +21,7 @@ def _repaired(repaired: Attempt) -> None:
         (f"{lines}\nor wheat", 0.0, "text after, on the next line"),
         (f"{lines}\n{block}", 0.0, "two answer blocks"),
         (f"<think>\nhm\n</think>\n{lines}", 0.0, "two thoughts"),
-        (lines.replace("oat", "barley"), 0.0, "no label of ours"),
+        (lines.replace("oat", "barley"), 0.0, "not one of the five labels"),
     ):
         repaired.expect([expected], [text], note=note)
     probes = [p for p in attacks("oat", LABELS, "soy") if isinstance(p.completion, str)]

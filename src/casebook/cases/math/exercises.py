@@ -13,8 +13,8 @@ def _fool(fool: Attempt) -> None:
         got = fool(gold)
         call = f"{fool.call(gold)} gave {show(got)}"
         if not isinstance(got, str) or last_boxed(got) is None:
-            raise Wrong(f"{call}: that has no closed box")
+            raise Wrong(f"{call}, which has no closed box")
         if equivalent(got, gold):
-            raise Wrong(f"{call}: that is right")
+            raise Wrong(f"{call}, which is right")
         if not math_verify_boxed(got, gold):
-            raise Wrong(f"{call}: math-verify does not accept it")
+            raise Wrong(f"{call}, which math-verify does not accept")

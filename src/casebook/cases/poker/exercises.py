@@ -12,7 +12,7 @@ _PROMPT = "Classify this poker hand.\nHand: 2H 2D 2C 9S 9H\n"
 
 @exercise("11-a")
 def _unfooled(reward: Attempt) -> None:
-    """A reward that pays the careful completion, and nothing on the attack list as much."""
+    """A reward that gives the careful completion more than every attack on the list."""
     for as_messages in (False, True):
         for right in LABELS:
             probes = attacks.attacks(
@@ -56,14 +56,14 @@ def _constant(best_constant: Attempt) -> None:
             raise Wrong(f"it gave {show(got)}, expected a label and its mean reward") from None
         if not good:
             best = " or ".join(name for name in LABELS if earned[name] == most)
-            raise Wrong(f"{what}: it chose {show(label)}, and {best} earns more")
+            raise Wrong(f"{what}: it chose {show(label)}, but {best} earns more")
         if not same(value, most):
             raise Wrong(f"{what}: always {label!r} gave {show(value)}, expected {most:.4f}")
 
 
 @exercise("13-a")
 def _group_size(group_size: Attempt) -> None:
-    """The smallest group that is seldom without gradient."""
+    """The smallest group size with few silent groups."""
     for p, silent, expected in (
         (0.5, 0.5, 2),
         (0.5, 0.1, 5),

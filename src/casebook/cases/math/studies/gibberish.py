@@ -134,7 +134,7 @@ def repetition(texts: Iterable[str], n: int = 3) -> np.ndarray:
 
 
 def one_text(texts: Sequence[str]) -> float:
-    """The share of the commonest text among texts for different prompts; 0.0 for none.
+    """The share of the most common text among texts for different prompts; 0.0 for none.
 
     >>> one_text(["5", "5", "7", "5"])
     0.75
