@@ -91,10 +91,8 @@ def test_which_labels_are_lost_on_the_way(arm):
     if arm == "label_published":
         assert after["full house"] == 0
         assert all(after[name] < before[name] / 3 for name in ("high card", "one pair"))
-    else:
-        assert after["three of a kind"] == 0
     assert quotes("accuracy-rises", "mostly lost", "kind and full house are hardly ever")
-    assert quotes("kl-improves", "three of a kind is never answered right")
+    assert quotes("kl-improves", "kind and full house are hardly ever")
 
 
 @pytest.mark.parametrize(
