@@ -92,7 +92,7 @@ def test_a_committed_record_is_read_with_its_settings():
     assert diagnose(log).healthy
 
 
-@pytest.mark.parametrize("content", ["", "hello", "{}", "[]", "[1, 2]", '{"a": 1}', "a,b\n1,2\n"])
+@pytest.mark.parametrize("content", ["", "hi", "{}", "[]", "[1, 2]", '{"loss": 1}', "a,b\n1,2\n"])
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".ipynb", ".log", ".parquet", ".jsonl"])
 def test_what_is_no_log_is_told_in_one_sentence(content, suffix, tmp_path):
     (tmp_path / f"x{suffix}").write_text(content)

@@ -65,10 +65,11 @@ def read_log(path: str | Path) -> Log:
             texts, rows = pd.DataFrame([row for row in rows if "completion" in row]), []
         log = table(rows, texts, _settings(path))
     except (OSError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0][:100]
-        raise CasebookError(f"{path} cannot be read as a log: {reason}") from error
-    if log.steps.empty and log.completions.empty:
-        raise CasebookError(f"{path}: no step of a training, and no completion, was found in it")
+        said = f"{path} cannot be read as a log: {str(error).partition(chr(10))[0]:.100}"
+        raise CasebookError(said) from error
+    paid = [column for column in log.steps if column.startswith(("reward", "silent", "kl", "part"))]
+    if not paid and log.completions.empty:
+        raise CasebookError(f"{path}: no reward of a training, and no completion, was found in it")
     return log
 
 
@@ -127,9 +128,8 @@ def numbers(values: pd.Series) -> pd.Series:
 
 def _without_repeats(steps: pd.DataFrame) -> pd.DataFrame:
     """Without rows that repeat the row before: lists that are filled up between two real logs."""
-    clocks = {"step", "epoch", "learning_rate"}
     moving = [c for c in ("kl", "grad_norm", "length", "reward") if c in steps]
-    values = steps[[c for c in steps if c not in clocks]]
+    values = steps.drop(columns=["step", "epoch", "learning_rate"], errors="ignore")
     same = (values == values.shift()).where(values.notna(), True).all(axis=1)
     filled = same & (steps[moving] != 0).all(axis=1)
     return steps[~filled] if len(moving) >= 3 and filled.mean() > FILLED else steps
