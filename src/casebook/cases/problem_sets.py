@@ -1,12 +1,12 @@
-"""Real problem sets: one reader for a local folder and for the hub, and never one for the other.
+"""Real problem sets: one reader for a local folder and for the hub.
 
-A figure about GSM8K is worth something only if it was made from GSM8K. So every set is pinned (a
-revision of its repository), and what is read is checked: columns, types, number of rows, and a
+A figure about GSM8K has to be computed from GSM8K. So every set is pinned (a
+revision of its repository), and the content is checked: columns, types, number of rows, and a
 checksum over the content of the rows in their order, which the hub's parquet and a `.jsonl` of the
 same problems share.
 
-The files are read here and not by `datasets.load_dataset`, which takes answers that all look like
-dates for dates. Nothing is fetched unless it is asked for.
+The files are read here and not by `datasets.load_dataset`, which converts answers that look like
+dates. Nothing is downloaded unless it is asked for.
 """
 
 import hashlib
@@ -105,11 +105,11 @@ def read(name: str, split: str, hub: bool = False) -> pd.DataFrame:
 
     Args:
         name, split: of `SETS`.
-        hub: read the pinned revision of the hub, and not the data folder. Neither stands in for
-            the other.
+        hub: read the pinned revision of the hub, not the data folder. Neither replaces the
+            other.
 
     Returns:
-        One row a problem, in the published order, with the columns of `ProblemSet.columns`.
+        One row per problem, in the published order, with the columns of `ProblemSet.columns`.
 
     Raises:
         CasebookError: unknown name; the file is not there, or is not what was expected.

@@ -1,10 +1,10 @@
 """A ladder of small tasks for a small real model: questions that lie inside the four cases.
 
-A null result of a training says something only where there was something to learn from. A *rung*
-is a task so small that a model of 135 M parameters solves some of it when a few worked examples
-stand in its prompt: then groups differ, and a reward can teach. Each rung is a variant of its
-case's prompt, `rung-NAME`, for the models that read messages. `experiments.gate` says whether a run
-had anything to learn from.
+A null result of a training is informative only if the model could learn the task. A *rung* is a
+task so small that a model of 135 M parameters solves some of it after a few worked examples in its
+prompt. Then groups are not silent, and a reward can teach. Each rung is a variant of its case's
+prompt, `rung-NAME`, for chat models. `experiments.gate` says whether a run had anything to learn
+from.
 
 Problems are drawn by a seeded generator, the kinds in turn (the place of the right answer, or the
 operation). A hash of the operands decides the split, so that no held-out problem shares its
@@ -55,9 +55,9 @@ class Rung(NamedTuple):
 def with_rungs(case: Case, rungs: Mapping[str, Rung]) -> Case:
     """The case, whose prompts have the variants `rung-NAME` as well, and with two rewards more.
 
-    Their rows have `COLUMNS` beside `prompt`. `rung` pays a completion that is the right answer and
-    nothing else, `rung_choice` any of the answers that the question offers: it cannot tell a right
-    one from a wrong one, and is the control.
+    Their rows have `COLUMNS` beside `prompt`. `rung` rewards a completion that is the right answer
+    and nothing else. `rung_choice` is the format-only control: it rewards any of the answers that
+    the question offers.
     """
     rungs = {f"{PREFIX}{name}": rung for name, rung in rungs.items()}
 

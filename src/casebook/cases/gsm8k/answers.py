@@ -1,16 +1,16 @@
 r"""Which number does a completion give as its answer?
 
-One span is graded, chosen by its place, and it must be a number whole:
+One span is graded, chosen by its place, and the whole span must be a number:
 
 1. the content of the last closed `<answer>` tag; without one
 2. the content of the last `\boxed{}`; without one
 3. what follows the last `####` on its line, or on the next if that is empty; a line without a
    digit is a heading and no span.
 
-"18 or 20" in a span is no answer, and nothing has to understand why: it is not one number. Where a
-completion has no span, its last number counts, as in the field's harnesses (the filter
+"18 or 20" in a span is no answer, because it is not one number. Where a completion has no span, its
+last number is the answer, as in common harnesses (the filter
 `flexible-extract` of the task `gsm8k` in lm-evaluation-harness). `answers.yaml` shows by examples
-what that decides.
+the effect of these rules.
 """
 
 import re
@@ -83,9 +83,9 @@ def extract_number(completion: Any) -> Decimal | None:
 
 
 def one_number(span: str) -> Decimal | None:
-    r"""The value of a span that is one number and its dress, else `None`.
+    r"""The value of a span that is one number with allowed extras, else `None`.
 
-    Dress is a sign, a currency, `%`, commas or blanks between thousands, one unit, a full stop,
+    Allowed are a sign, a currency, `%`, commas or blanks between thousands, one unit, a full stop,
     Markdown, LaTeX, and the calculation that the number is the result of.
 
     >>> one_number("**12 + 5 = 17 pens**"), one_number(r"\$3\frac{1}{2}"), one_number("17 dozen")

@@ -1,9 +1,9 @@
-"""GSM8K rows: where the problems come from, how they are put to a model, and the nano corpus.
+"""GSM8K rows: the problems, the prompts, and the nano corpus.
 
-Two sources, never one silently for the other. The profiles that a laptop runs (`smoke`, `nano`) ask
-the generated problems of `templates`; those with a language model (`smol`, `t4`, `a100`) ask the
-real ones, from a folder that was named or else from the hub at a pinned revision. The column
-`source` says which, in every row.
+There are two sources of problems, and neither silently replaces the other. The profiles for a
+laptop (`smoke`, `nano`) use the generated problems of `templates`; those with a language model
+(`smol`, `t4`, `a100`) use the real ones, from a named folder or else from the hub at a pinned
+revision. The column `source` says which.
 """
 
 import re
@@ -200,7 +200,7 @@ def prompt_maker(profile: str, variant: str | None = None) -> Callable[[Mapping[
 
 
 def examples(profile: str, number: int) -> tuple[Mapping[str, Any], ...]:
-    """The solved training problems that stand before a question; generated ones have one step."""
+    """The solved training problems before a question; generated ones have one step."""
     if not PROFILES[profile].embedded:
         return real_rows("train")[:number]
     short = [problem for problem in generated("train") if len(problem.steps) == 1]
@@ -328,7 +328,7 @@ def _one_step(left: int, right: int) -> list[templates.Step]:
 
 
 def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
-    """The completion the oracle would write: what a supervised control is taught."""
+    """The completion that the oracle would write, used by supervised controls."""
     return f" {row['answer']}" if variant == "answer" else worked(row)
 
 

@@ -1,10 +1,10 @@
-"""Land-use rows: what a model is told about a parcel, and which answers count.
+"""Land-use rows: the prompt about a parcel, and the accepted answers.
 
-A landscape and its plan become a *table*, one row a parcel, with everything a prompt, a grade or
-a baseline needs. The table of the generated landscapes ships in `data/landuse/pool.parquet`
-(`write_pool` makes it); a user's own landscape goes the same way.
+A landscape and its plan become a *table*, one row per parcel, with everything that a prompt, a
+grade or a baseline needs. The table of the generated landscapes is in `data/landuse/pool.parquet`
+(`write_pool` makes it); a user's own landscape is treated in the same way.
 
-Splits are by landscape: two parcels that lie side by side share most of their prompt.
+Splits are by landscape, because the prompts of adjacent parcels share most of their content.
 """
 
 import math
@@ -43,7 +43,7 @@ NEAREST = 8  # first-order neighbours in a compact prompt
 
 
 def table(landscape: "Landscape", plan: "Plan") -> pd.DataFrame:
-    """One row a parcel of a planned landscape, existing habitat included.
+    """One row per parcel of a planned landscape, existing habitat included.
 
     Returns:
         `landscape` (name), `parcel`, the four yields (t/ha), `ecological_connectivity`,
@@ -246,7 +246,7 @@ def _deciles(yields: np.ndarray) -> np.ndarray:
 def surroundings(
     surveys: Surveys, i: int, order: int = 2, variant: str | None = None
 ) -> list[tuple[str, int]]:
-    """The (position, row) pairs a prompt shows beside the parcel itself, clockwise from north.
+    """The (position, row) pairs that a prompt shows besides the parcel, clockwise from north.
 
     At `order` 1 at most eight. The variants are those of `rows`; a shuffle is the parcel's own,
     the same at every call.
@@ -316,7 +316,7 @@ def prompt_maker(profile: str, variant: str | None = None):
 
 
 def nano_prompt(surveys: Surveys, i: int, variant: str = "reason") -> str:
-    """The embedded model's prompt: a line a record, a token a decile, at most 70 tokens.
+    """The embedded model's prompt: a line per record, a token per decile, at most 70 tokens.
 
     After the position come the yields of wheat, oat, corn and soy, each as the tenth of that
     crop's yields in this landscape (0 to 9, `-` where it does not grow), then the connectivity in
@@ -380,9 +380,9 @@ def source_prompt(
 def features(
     parcels: pd.DataFrame, prices: bool = False, deciles: bool = False, variant: str | None = None
 ) -> pd.DataFrame:
-    """What a tree is told: one row for each decidable parcel of a table, in its order.
+    """The features of a tree: one row for each decidable parcel of a table, in its order.
 
-    The eight neighbours go by direction, NaN where there is none; `variant` may have them
+    The eight neighbours are by direction, NaN where there is none; `variant` may have them
     `shuffled` or `rotated`. With `prices` the crops' shadow prices are told, too, as in the prompt,
     and with `deciles` yields as in the compact prompt instead of t/ha.
     """

@@ -1,11 +1,11 @@
-"""Landscapes: parcels with yields and a connectivity value, and what lies beside what.
+"""Landscapes: parcels with yields, a connectivity value and neighbours.
 
 The write-up's landscape is a file of 8,724 Canadian polygons that was never published. Its columns
 are known from the author's public code, so a user's own file with these columns can be read, and
 a generator makes landscapes of the same form.
 
-Parcels that touch, be it in a corner, are neighbours: a prompt shows them. Only parcels that share
-a border of some length connect habitat: the objective counts those.
+Parcels that touch, even in a corner, are neighbours, and a prompt shows them. Only parcels with a
+common border connect habitat, and the objective counts those.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Landscape:
     """Parcels on a map.
 
     Attributes:
-        parcels: one row a parcel, numbered from 0: `wheat_yield`, `oat_yield`, `corn_yield`,
+        parcels: one row per parcel, numbered from 0: `wheat_yield`, `oat_yield`, `corn_yield`,
             `soy_yield` (t/ha), `ecological_connectivity` (0 to 1), `area_ha`, `habitat` (whether
             no crop yields anything there: habitat already), `geometry` in a projected CRS.
         name: where it came from: the generator's arguments, or a file's name.
@@ -90,7 +90,7 @@ class Landscape:
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For each parcel the numbers of those that touch it, be it in a corner, in order."""
+        """For each parcel the numbers of those that touch it, even in a corner, in order."""
         from libpysal.graph import Graph
 
         graph = Graph.build_contiguity(self.parcels, rook=False, strict=True)
@@ -113,7 +113,7 @@ class Landscape:
 
 
 def generate(rows: int, cols: int, seed: int = 0, irregular: bool = False) -> Landscape:
-    """A made landscape of `rows` x `cols` parcels, numbered row by row from the north-west.
+    """A generated landscape of `rows` x `cols` parcels, numbered row by row from the north-west.
 
     Three smooth random fields (soil, heat, moisture) cover the map; heat also rises southwards.
     Every crop follows them in its own way (`GROWTH`). The poorest quarter of the land, at least
@@ -210,8 +210,8 @@ def read_landscape(path: str | Path, islands: str = "error", tolerance: float = 
     """A landscape from a GeoPackage, GeoJSON or any other vector file that GDAL reads.
 
     The file needs the columns `wheat_yield`, `oat_yield`, `corn_yield`, `soy_yield` (t/ha; all
-    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon a row. Other
-    columns are kept, except that `area_ha` and `habitat` are always worked out anew. Parcels are
+    four 0: habitat already) and `ecological_connectivity` (0 to 1), and one polygon per row. Other
+    columns are kept, but `area_ha` and `habitat` are always computed again. Parcels are
     numbered from 0 in the order of the file.
 
     A map in degrees (every GeoJSON), in feet or with areas more than 5 % off (Web Mercator) is

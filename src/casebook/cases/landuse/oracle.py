@@ -1,20 +1,20 @@
 """The land-use oracle: the best plan for a whole landscape, by mixed-integer optimisation.
 
-The write-up calls its optimiser the Global Land Manager and says of it that it finds the optimum
-of yield and connectivity; no model, solver or gap was published. The task its author's public
-code states to a language model is: as much ecological connectivity as possible, while every
-crop's production stays at a baseline. That is the model here. Parcel i is planted with one
-crop k (x_ik = 1) or left to habitat (h_i = 1); parcels that yield nothing are habitat already.
+The write-up's optimiser, the Global Land Manager, finds the optimum of yield and connectivity; no
+model, solver or gap was published. In the author's public code the task for the language model is:
+as much ecological connectivity as possible, with every crop's production at a baseline. That is
+the model here. Parcel i is planted with one crop k (x_ik = 1) or becomes habitat (h_i = 1);
+parcels that yield nothing are habitat already.
 
     maximise    a * sum over borders (i, j) of w_ij h_i h_j  +  b * sum of A_i Y_ik x_ik
-    subject to  sum over k of x_ik + h_i = 1     one use a parcel
+    subject to  sum over k of x_ik + h_i = 1     one use per parcel
                 sum over i of A_i Y_ik x_ik >= Q_k   a floor of Q_k tonnes for every crop
                 sum of A_i h_i <= B                  (optional) hectares of new habitat
 
 with w_ij = the border's length in km times the mean connectivity value of the two parcels. A
 product h_i h_j becomes a variable z_ij with z_ij <= h_i and z_ij <= h_j: the usual linearisation
 of pairwise connectivity in reserve selection (Onal and Briers, Proc. R. Soc. B 269, 2002). Since
-w_ij >= 0, nothing needs to keep z_ij up to the product, and z_ij may be continuous.
+w_ij >= 0, no lower bound on z_ij is needed, and z_ij may be continuous.
 
 HiGHS solves it (through highspy), on one thread. The relaxation is tight: with a price on every
 floor instead of the floor, what remains is a minimum cut, which linear programming solves in whole
@@ -43,17 +43,17 @@ Labels = Sequence[str | None]
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for a landscape, and how good it is proven to be.
+    """A plan for a landscape, with a proven bound.
 
     Attributes:
-        labels: a use for every parcel, one of `LABELS`; what is habitat already stays so.
-        objective: what the plan is worth: `connectivity_weight` x km of connectivity
+        labels: a use for every parcel, one of `LABELS`; existing habitat stays habitat.
+        objective: the value of the plan: `connectivity_weight` x km of connectivity
             + `yield_weight` x tonnes harvested.
         bound: no plan is worth more.
         gap: (bound - objective) / objective; 0.0 where both are 0, inf where only the objective is.
         status: "optimal" (within the gap asked for), "time limit", or "from the table".
         seconds: wall-clock time, once the borders of the parcels are known.
-        shadow_prices: crop -> what a tonne less of its floor is worth (km): duals of the linear
+        shadow_prices: crop -> km gained if its floor is one tonne lower: duals of the linear
             relaxation, never negative.
         optimal_labels: for every parcel the labels that count as right, sorted.
         exact: these are all labels that occur in some optimal plan. Otherwise they are those worth
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Regret:
-    """What is lost when other labels than the plan's are followed.
+    """What is lost with other labels than the plan's.
 
     Attributes:
         kept: the labels' objective as a share of the plan's; may be above 1 where floors are
@@ -112,7 +112,7 @@ def connectivity(landscape: Landscape, labels: Labels) -> float:
 
 
 def production(landscape: Landscape, labels: Labels) -> dict[str, float]:
-    """Tonnes of every crop that a map of labels brings in."""
+    """Tonnes of every crop that a map of labels produces."""
     labels = np.array(_checked(landscape, labels), dtype=object)
     return {
         crop: float((landscape.area * landscape.yields[:, k])[labels == crop].sum())
@@ -121,7 +121,7 @@ def production(landscape: Landscape, labels: Labels) -> dict[str, float]:
 
 
 def reference_labels(landscape: Landscape) -> list[str]:
-    """The map whose production the floors are taken from: nothing but crops.
+    """The map whose production defines the floors: crops only.
 
     Every parcel that is not habitat already gets the crop of the highest *relative* yield: t/ha
     divided by that crop's mean where it grows. By t/ha alone, corn would take nearly every parcel.
@@ -135,7 +135,7 @@ def reference_labels(landscape: Landscape) -> list[str]:
 
 
 def regret(landscape: Landscape, plan: Plan, labels: Labels) -> Regret:
-    """What is lost when `labels` are followed instead of `plan`.
+    """What is lost with `labels` instead of `plan`.
 
     A parcel's label may be None: no use could be read, and it is neither harvested nor habitat.
     """
@@ -172,7 +172,7 @@ def plan_from_table(landscape: Landscape, parcels: pd.DataFrame) -> Plan:
     """The plan in a table of `data.table`, or in one landscape's rows of `data.pool`.
 
     Floors and weights are the defaults of `solve`; the prices follow from the table's `values`,
-    which are price x harvest. Nothing is proven anew: bound and gap are nan. `parcels` has a row
+    which are price x harvest. Nothing is proven again: bound and gap are nan. `parcels` has a row
     for each parcel of the landscape, in their order.
     """
     labels = _checked(landscape, parcels["plan_label"])
@@ -212,7 +212,7 @@ def solve(
             none. Default: 0.85 of what `reference_labels` brings in.
         connectivity_weight: weight of a km of connectivity.
         yield_weight: weight of a tonne of harvest, whatever the crop.
-        budget: at most so many ha of new habitat; None: no limit.
+        budget: most ha of new habitat; None: no limit.
         gap: stop when no plan can be better by more than this share. With at most 16 parcels to
             decide, the optimum itself is found.
         time_limit: seconds; then the best plan so far, with its gap. Whatever the limit, the

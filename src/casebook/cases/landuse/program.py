@@ -1,8 +1,8 @@
 """The mixed-integer program of a landscape, and how HiGHS is asked to solve it.
 
-`casebook.cases.landuse.oracle` says what is maximised. Here stand the columns and rows, the first
-plan, made from the relaxation, and exchanges of up to three parcels, which find in seconds what
-branching would find in minutes.
+`casebook.cases.landuse.oracle` says what is maximised. This module has the columns and rows, the
+first plan, made from the relaxation, and exchanges of up to three parcels, which find in seconds
+what branching would find in minutes.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""MATH rows: where the problems come from, how they are put to a model, and the nano corpus.
+"""MATH rows: the problems, the prompts, and the nano corpus.
 
-Two sources, never one silently for the other. The profiles that a laptop runs (`smoke`, `nano`) ask
-the generated problems of `templates`. Those with a language model (`smol`, `t4`, `a100`) ask the
-real ones: Allen AI's RLVR-MATH to train on, which embeds solved examples in every prompt, and
-MATH-500 to test on, from a folder that was named or else from the hub at a pinned revision. The
-column `source` says which, in every row.
+There are two sources of problems, and neither silently replaces the other. The profiles for a
+laptop (`smoke`, `nano`) use the generated problems of `templates`. Those with a language model
+(`smol`, `t4`, `a100`) use the real ones: Allen AI's RLVR-MATH to train on, with solved examples in
+every prompt, and MATH-500 to test on, from a named folder or else from the hub at a pinned revision.
+The column `source` says which.
 """
 
 import re
@@ -320,7 +320,7 @@ def _formed(thought: str, answer: str) -> str:
 
 
 def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
-    r"""The completion the oracle would write: what a supervised control is taught.
+    r"""The completion that the oracle would write, used by supervised controls.
 
     `row` needs `answer` and `solution`; without a worked solution it is a `CasebookError`.
 

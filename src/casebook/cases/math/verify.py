@@ -1,13 +1,12 @@
 r"""Whether two answers to a mathematics problem are the same answer.
 
-A label like `\frac{1}{2}` can be met by `0.5`, by `x = 1/2` and by `\boxed{\tfrac12}`. A reward
-that compares strings pays one of them; which one, the policy finds out at the price of its
-reasoning. `equivalent` compares what is meant, in three steps:
+`0.5`, `x = 1/2` and `\boxed{\tfrac12}` all equal the reference `\frac{1}{2}`. A reward that
+compares strings accepts only one spelling. `equivalent` compares the meaning, in three steps:
 
-1. One span is graded: what the last closed `\boxed{}` holds. Nothing around it is read.
-2. The span counts whole. A word in it that is no unit makes it no answer, so that no hedge such as
-   `5 or 6` or `5 million` is paid for 5.
-3. Notation is levelled and a unit is left out. What is left is equal if it is the same text or the
+1. One span is graded: the content of the last closed `\boxed{}`. Nothing around it is read.
+2. The whole span counts. A word in it that is no unit makes it no answer, so that a hedge such as
+   `5 or 6` or `5 million` is not accepted for 5.
+3. Notation is normalised and a unit is removed. The rest is equal if it is the same text or the
    same number, or if math-verify says so, in a process that can be killed (`worker`).
 
 `answers.yaml` shows what this decides; `POLICIES` are its rules.
@@ -75,9 +74,9 @@ def answer_of(text: str) -> str | None:
 def equivalent(prediction: str, gold: str) -> bool:
     r"""Whether two answers are the same answer, by `POLICIES`.
 
-    Either is a bare answer, a formula between dollars, or a whole completion; the order matters, as
-    a reference is taken at its word. False for anything that is not a string, for no answer, and
-    for what was not decided within `TIMEOUT` seconds of processor time. May be called from any
+    Either is a bare answer, a formula between dollars, or a whole completion. The order matters:
+    the reference is accepted as it is. False for anything that is not a string, for no answer, and
+    for a comparison that takes more than `TIMEOUT` seconds of processor time. May be called from any
     thread, and never runs text as code.
 
     Raises:

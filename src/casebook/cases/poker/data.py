@@ -1,9 +1,9 @@
-"""Poker rows: which hands are asked about, how they are put to a model, and the nano corpus.
+"""Poker rows: the hands, the prompts, and the nano corpus.
 
 All 2,598,960 hands are enumerated and split once, label by label, into three fixed pools; a
 seed only chooses rows *within* a pool. So classes are balanced by construction, no card set is
-in two splits whatever the seeds, and nothing depends on how rare a class is: the write-up drew
-at random until it had enough, and ran out of draws at 238 of 300 four of a kinds.
+in two splits whatever the seeds, and rare classes are complete. The write-up drew at random
+instead, and found only 238 of 300 four-of-a-kind hands.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -140,7 +140,7 @@ def nano_prompt(hand: str) -> str:
 
 
 def nano_label_prompt(hand: str) -> str:
-    """The write-up's prompt in the embedded model's few words: the labels stand in it, too."""
+    """The write-up's prompt in the embedded model's few words, with the list of labels."""
     return (
         f"Classify this poker hand.\nHand: {hand}\n"
         f"Answer with one of: {', '.join(oracle.LABELS)}.\nAnswer:"
@@ -208,7 +208,7 @@ def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[st
 
 
 def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
-    """The completion the oracle would write: what a supervised control is taught.
+    """The completion that the oracle would write, used by supervised controls.
 
     `row` needs `hand` and `answer`.
 

@@ -1,8 +1,8 @@
 """The poker oracle: which of ten categories a five-card hand belongs to.
 
 A card is a number 0..51, `4 * rank + suit`. Each card carries a small weight; the sum of a
-hand's five weights indexes a table that holds its category, so nothing is sorted or compared
-and the order of the cards cannot matter:
+hand's five weights is the index of its category in a table. So nothing is sorted or compared,
+and the order of the cards does not matter:
 
     category(hand) = TABLE[sum of RANK_WEIGHTS over the hand]   unless all suits agree.
 
@@ -11,7 +11,7 @@ The number of hands in each category is elementary combinatorics, for instance
 tables do (Wikipedia, "Poker probability"; Epstein, *The Theory of Gambling and Statistical
 Logic*). An exhaustive test enumerates all C(52,5) = 2,598,960 hands and compares.
 
-The ace may stand above the king or below the two: A-2-3-4-5, the *wheel*, is a straight.
+The ace is high or low: A-2-3-4-5, the *wheel*, is a straight.
 """
 
 from functools import lru_cache
@@ -95,12 +95,12 @@ def labels_of(cards: ArrayLike) -> np.ndarray:
 
 
 def source_classify(cards: ArrayLike) -> np.ndarray:
-    """The label the poker write-up's own oracle gives: right, but for the wheel.
+    """The label that the poker write-up's own oracle gives: right except for the wheel.
 
     Re-implemented from its description: sorted ranks must rise by one for a straight, with the
     ace above the king only; a hand that is straight and flush is a straight. So A-2-3-4-5 is
-    read as a high card, and as a flush where the suits agree. It sorts and compares, which
-    makes it a second opinion on every other hand too.
+    read as a high card, and as a flush where the suits agree. It sorts and compares, so it is
+    an independent check of every other hand.
 
     >>> LABELS[source_classify([parse_hand("AC 2C 3D 4H 5S")])[0]]
     'high card'
