@@ -3,7 +3,7 @@
 There are two sources of problems, and neither silently replaces the other. The profiles for a
 laptop (`smoke`, `nano`) use the generated problems of `templates`. Those with a language model
 (`smol`, `t4`, `a100`) use the real ones: Allen AI's RLVR-MATH to train on, with solved examples in
-every prompt, and MATH-500 to test on, from a named folder or else from the hub at a pinned revision.
+every prompt, and MATH-500 to test on, from a named folder, else from a pinned revision of the hub.
 The column `source` says which.
 """
 

@@ -76,7 +76,7 @@ def equivalent(prediction: str, gold: str) -> bool:
 
     Either is a bare answer, a formula between dollars, or a whole completion. The order matters:
     the reference is accepted as it is. False for anything that is not a string, for no answer, and
-    for a comparison that takes more than `TIMEOUT` seconds of processor time. May be called from any
+    for a comparison of more than `TIMEOUT` seconds of processor time. May be called from any
     thread, and never runs text as code.
 
     Raises:
