@@ -69,7 +69,7 @@ FAULTS = {
     "popping": "changes_its_input",
     "literal": "raises",
 }
-TASKS = {"any_case": NAMES, "leaking_prompt": HANDS, "sound_label": HANDS}
+TASKS = {"numbers": NUMBERS, "any_case": NAMES, "leaking_prompt": HANDS, "sound_label": HANDS}
 FORM = ("counting", "searching", "form_anywhere", "sound_form")
 
 

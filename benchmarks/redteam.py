@@ -1,0 +1,175 @@
+"""What testers of rewards find in rewards whose fault is known, and what they say of sound ones.
+
+    python benchmarks/redteam.py --output results/benchmarks/redteam.json [--others FOLDER]
+
+**Rewards.** Those of `tests/redteam/faulty.py`: each has one known fault, and three are sound. They
+were written together with our red team, by the same people, so its own row is no fair measure of
+it; the rows of the others show what they cover, not how good they are at what they claim.
+
+**Rules.** A tool is given the reward and the rows (prompt and answer; ours the examples as well).
+It has *caught* a fault if it complains of something of which it does not complain in the sound
+reward of the same kind; that falsepass finds no format which is paid, and stops, is a complaint. An
+*alarm* is a sound reward that does not pass the check that the tool offers for continuous
+integration. Only ours can be told that a reward is for form alone: those count apart. A tool that
+gives no answer within LIMIT seconds has not caught the fault.
+
+FOLDER holds an environment per tool, v-falsepass and so on, made by pip: falsepass 0.11.0,
+reward-doctor 0.2.0, rewardprobe 0.1.0, gradecheck 0.1.0. falsepass starts an environment of its own
+for each audit; here its runner is called in the one that it is installed in. gradecheck attacks
+environments of the package verifiers; here a stub stands for one. reward-contract-fuzzer 0.2.0
+plays decision processes, reads no completion, and is left out.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from casebook import paths
+from casebook.records import provenance
+from casebook.redteam import redteam
+
+sys.path.insert(0, str(paths.ROOT / "tests" / "redteam"))
+from test_redteam import FAULTS, FAULTY, FORM, HANDS, TASKS, examples, kinds
+
+LIMIT = 60
+SOUND = {"number": "sound_number", "label": "sound_label", "form": "sound_form"}
+VERSIONS = {"falsepass": "0.11.0", "reward-doctor": "0.2.0", "rewardprobe": "0.1.0"}
+VERSIONS |= {"gradecheck": "0.1.0"}
+# Each prints a list of complaints, and whether the reward passes: a line of JSON.
+ADAPTERS = {
+    "falsepass": """
+import json, pathlib, subprocess, sys, tempfile
+reward, name, data = sys.argv[1:]
+folder = pathlib.Path(tempfile.mkdtemp())
+quoted = {"id": "local/it", "framework": "reward", "task": reward, "dataset": data}
+lines = ["[env]"] + [f"{key} = {json.dumps(value)}" for key, value in quoted.items()]
+(folder / "env.toml").write_text("\\n".join([*lines, f'functions = ["{name}"]']))
+call = [sys.executable, "-m", "falsepass.runner", str(folder), "--search", "60"]
+gates = ["--fail-on", "ceiling>0.1", "--fail-on", "errors>0"]
+done = subprocess.run(call + gates, capture_output=True, text=True)
+if (folder / "stopped.md").exists():
+    print(json.dumps([["stopped"], False]))
+    sys.exit()
+found = json.loads((folder / "probe-results.json").read_text())
+said = {f"{it['probe']} {it['variant']}" for it in found["results"] if not it["passed"]}
+print(json.dumps([sorted(said), done.returncode == 0]))
+""",
+    "reward-doctor": """
+import json, subprocess, sys
+reward, name, data = sys.argv[1:]
+tool = sys.executable.rpartition("/")[0] + "/reward-doctor"
+call = [tool, "audit", f"{reward}:{name}", "-f", "json"]
+done = subprocess.run(call, capture_output=True, text=True)
+said = [it["id"] for it in json.loads(done.stdout)["failures"]]
+print(json.dumps([said, done.returncode == 0]))
+""",
+    "rewardprobe": """
+import json, subprocess, sys, tempfile
+reward, name, data = sys.argv[1:]
+tool, file = sys.executable.rpartition("/")[0] + "/rewardprobe", tempfile.mktemp()
+call = [tool, "test", f"{reward}::{name}", "-a", "trl", "-d", data, "--ci", "-o", file]
+done = subprocess.run(call, capture_output=True, text=True)
+families = json.load(open(file))["families"]
+said = [it["attack"] for family in families for it in family["findings"]]
+print(json.dumps([said, done.returncode == 0]))
+""",
+    "gradecheck": """
+import importlib.util, json, sys, types
+from gradecheck import completion_attacks
+reward, name, data = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("it", reward)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+rows = [json.loads(line) for line in open(data)]
+told = lambda answer: f"<think>so</think>\\n<answer>{answer}</answer>"
+pay = lambda row, text: getattr(module, name)(
+    prompts=[row["prompt"]], completions=[text], answer=[row["answer"]])[0]
+best = max(pay(row, told(row["answer"])) for row in rows)
+env = types.SimpleNamespace(
+    examples=[types.SimpleNamespace(index=n, answer=row["answer"], observation_text=row["prompt"],
+                                    row=row) for n, row in enumerate(rows)],
+    score=lambda one, text: pay(one.row, text), solved=lambda paid: paid >= best,
+    pass_threshold=best, format_payload=told, formatted_gold=told)
+found = completion_attacks.run_all(env)
+bad = [it for it in found if it.verdict in (completion_attacks.FOOLED, completion_attacks.WARN)]
+fooled = [it for it in bad if it.verdict == completion_attacks.FOOLED]
+print(json.dumps([[it.attack for it in bad], not fooled]))
+""",
+}
+
+
+def ours(name: str, file: Path) -> tuple[set[str], bool]:
+    """What `casebook redteam` complains of, and whether the reward passes."""
+    kind = "form" if name in FORM else "answer"
+    found = kinds(redteam(f"{FAULTY}:{name}", file, kind))
+    return found, not found
+
+
+def said_by(tool: str, python: Path, name: str, file: Path) -> tuple[set[str], bool] | None:
+    """The same of another tool; `None` where it fails or gives no answer in time."""
+    rows = {}
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        rows[row["prompt"]] = {"prompt": f"{row['prompt']} Think in <think> tags, and answer in "
+                               "<answer> tags.", "answer": row["answer"]}  # fmt: skip
+    data = file.with_name("rows.jsonl")
+    data.write_text("\n".join(map(json.dumps, rows.values())))
+    call = [str(python), "-c", ADAPTERS[tool], str(FAULTY), name, str(data)]
+    try:
+        done = subprocess.run(call, capture_output=True, text=True, timeout=LIMIT)
+        found, passes = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return None
+    return set(found), passes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--others", type=Path, help="a folder with an environment for each tool")
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    tools = {"casebook": ours}
+    for tool in ADAPTERS if asked.others else ():
+        python = asked.others / f"v-{tool}" / "bin" / "python"
+        tools[tool] = lambda name, file, tool=tool, python=python: said_by(tool, python, name, file)
+    form = len(set(FORM) & set(FAULTS))
+    record = {"benchmark": "redteam", "faults": len(FAULTS) - form, "faults_of_form": form}
+    record["tools"] = {}
+    for tool, run in tools.items():
+        said, start = {}, time.monotonic()
+        for name in (*SOUND.values(), *FAULTS):
+            prompt = "high card, one pair, flush, full house\n{}"
+            with tempfile.TemporaryDirectory() as folder:
+                task = TASKS.get(name, TASKS["numbers"])
+                file = examples(Path(folder), task, prompt=prompt if task is HANDS else "{}")
+                said[name] = run(name, file)
+        caught = []
+        for name in FAULTS:
+            twin = "form" if name in FORM else "label" if TASKS.get(name) is HANDS else "number"
+            known = said[SOUND[twin]] or (set(), True)
+            caught += [name] if said[name] and said[name][0] - known[0] else []
+        record["tools"][tool] = {
+            "version": VERSIONS.get(tool, "this commit"),
+            "caught": len(set(caught) - set(FORM)),
+            "caught_of_form": len(set(caught) & set(FORM)),
+            "missed": [name for name in FAULTS if name not in caught],
+            "no_answer": [name for name in said if said[name] is None],
+            "alarms": [name for name in SOUND.values() if said[name] and not said[name][1]],
+            "seconds": round(time.monotonic() - start),
+        }
+        if tool == "casebook":
+            named = [name for name in FAULTS if FAULTS[name] in said[name][0]]
+            record["tools"][tool]["named"] = len(named)
+        print(tool, json.dumps(record["tools"][tool], indent=1), flush=True)
+    record |= {"date": str(datetime.now(UTC).date()), "provenance": provenance()}
+    if asked.output:
+        paths.write_json(asked.output, record)
+
+
+if __name__ == "__main__":
+    main()
