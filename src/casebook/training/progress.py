@@ -1,7 +1,7 @@
-"""How far a training is: one line that renews itself, with reward and the time that is left.
+"""The progress of a training: one line that updates itself, with reward and remaining time.
 
-In a notebook the line ends without times, so that a committed notebook does not change with the
-weather. In a terminal or a log file it is a line after each tenth of the way, or each minute.
+In a notebook the last line has no times, so that a committed notebook stays the same. In a terminal
+or a log file there is a line after each tenth of the steps, or each minute.
 """
 
 import sys
@@ -14,7 +14,7 @@ MINUTE, SECONDS_BETWEEN = 60.0, 10.0  # between two lines about steps, and about
 
 
 class Progress:
-    """Shows the steps of one training, or nothing where it is to be quiet."""
+    """Shows the steps of one training, or nothing if `quiet`."""
 
     def __init__(self, title: str, quiet: bool = False):
         self.title, self.quiet, self.held_out, self.last = title, quiet, "", title
@@ -30,7 +30,7 @@ class Progress:
             self.renew = lambda line: output.update(Pretty(line))
 
     def update(self, step: int, logs: Mapping[str, float]) -> None:
-        """Show how a step went."""
+        """Show the figures of a step."""
         figures = f"loss {logs['loss']:.2f}"  # of a supervised control, which has no reward
         if "reward" in logs:
             without = logs.get("frac_reward_zero_std", float("nan"))
@@ -62,7 +62,7 @@ class Progress:
         return show
 
     def say(self, line: str) -> None:
-        """Print a line beside the progress: nowhere in a notebook, whose output stays short."""
+        """Print a line beside the progress, but not in a notebook, whose output stays short."""
         if not (self.renew or self.quiet):
             self.said = time.perf_counter()
             print(line, file=sys.stderr, flush=True)
