@@ -101,7 +101,7 @@ def find_notebooks(app, name, source):
         return f"[{link[1]}]({link[2]})" if here else link[1]
 
     source[0] = source[0].replace("](../figures/", "](")
-    source[0] = re.sub(r"\[(\d\d)\]\(\.\./notebooks/(\w+\.ipynb)\)", mend, source[0])
+    source[0] = re.sub(r"\[([^\]]+)\]\(\.\./notebooks/(\w+\.ipynb)\)", mend, source[0])
 
 
 def describe_pictures(app, doctree):
