@@ -74,6 +74,12 @@ class Example:
         chat = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
         return replace(self, row={**self.row, "prompt": chat})
 
+    @property
+    def question(self) -> str:
+        """The prompt's text; of messages, the last one's."""
+        prompt = self.row["prompt"]
+        return str(prompt[-1].get("content") if isinstance(prompt, list) else prompt)
+
 
 def same(one: Any, other: Any) -> bool:
     """Whether two answers are written alike, or are the same plain number."""
@@ -111,12 +117,9 @@ def case_examples(name: str, rows: int = 8) -> list[Example]:
     case = load_case(name)
     chosen = [*{row["answer"]: row for row in case.load("validation")}.values()][-rows:]
     texts = [case.reference(row) for row in chosen]
-    told = []
-    for row, *pair in zip(chosen, texts, texts[1:] + texts[:1], strict=True):
-        for text in pair:
-            right = case.grade(text, row["answer"]).correct
-            told.append(row | {"completion": text, "right": right})
-    return apart(told)
+    pairs = [*zip(chosen, texts, strict=True), *zip(chosen, texts[1:] + texts[:1], strict=True)]
+    told = [{"completion": it, "right": case.grade(it, row["answer"]).correct} for row, it in pairs]
+    return apart([row | it for (row, _), it in zip(pairs, told, strict=True)])
 
 
 def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
@@ -138,20 +141,18 @@ def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         if all(found) and better and (place != "text" or most <= 0):
             best, most = place, held
     pattern = places.get(best, "")
-    return [_taken(text, row, best, pattern) for text, row in zip(texts, rows, strict=True)]
+    return [_taken(*it, best, pattern) for it in zip(texts, golds, rows, strict=True)]
 
 
-def _last(pattern: str, text: str, answer: Any) -> re.Match | None:
+def _last(pattern: str, text: str, gold: str) -> re.Match | None:
     """The last match, by default of the answer itself."""
-    pattern = pattern or rf"(?<!\w)({re.escape(str(answer).strip())})(?!\w)"
+    pattern = pattern or rf"(?<!\w)({re.escape(gold)})(?!\w)"
     return next(reversed([*re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)]), None)
 
 
-def _taken(text: str, row: Mapping[str, Any], place: str, pattern: str) -> Example:
+def _taken(text: str, gold: str, row: Mapping[str, Any], place: str, pattern: str) -> Example:
     columns = {key: value for key, value in row.items() if key not in ("completion", "right")}
-    hit = _last(pattern, text, str(row["answer"]).rpartition("####")[2]) or _last(
-        r"\A(.*)\Z", text, ""
-    )
+    hit = _last(pattern, text, gold) or _last(r"\A(.*)\Z", text, "")
     inner, start = hit[1], hit.start(1)
     start += len(inner) - len(inner.lstrip())
     end, sign = start + len(inner.strip()), text[: hit.start()].rstrip(" $\\[(")

@@ -25,10 +25,8 @@ def redteam(
 ) -> dict[str, Any]:
     """Attack a reward, and report where it pays what it should not, or fails.
 
-    Args:
-        target, settings: see `Subject`.
-        examples: a file of JSON lines (`read_examples`); a case has its own.
-        kind: `form` where the reward is for form alone, and may pay a wrong answer.
+    `target` and `settings` are those of `Subject`; `examples` a file of JSON lines (a case has its
+    own); `kind` is `form` for a reward that is for form alone, and may pay a wrong answer.
 
     Returns:
         `target`, `kind`, `calls`, `seconds`, `complete` (was there time for all?), and `findings`,
@@ -53,11 +51,7 @@ def redteam(
 
 
 def paid(target: str, rows: Sequence[Row], together: bool = False, **settings: Any) -> list[float]:
-    """What a reward pays rows, alone or together, in a process of its own; for findings' tests.
-
-    Raises:
-        AssertionError: it gives no numbers, or not in time.
-    """
+    """What a reward pays rows, each alone or together; no number in time is an `AssertionError`."""
     with closing(Subject(target, settings)) as subject:
         replies = [subject.pay(call) for call in ([rows] if together else [[it] for it in rows])]
     for reply in replies:
@@ -88,8 +82,8 @@ class _Attack:
         for example in tried:
             for probe in probes(example, self.examples, self.kind):
                 self._try(probe, example)
-        if self.echoes == 1 < len(tried):  # one prompt that happens to name its answer
-            self.found.pop("prompt_echo_paid")
+        if self.echoes == 1 < len(tried):  # of a prompt that happens to name its answer
+            del self.found["prompt_echo_paid"]
         first = min(rights, key=lambda it: len(it.text))
         for probe in survivals(first):
             if self.hangs < HANGS:
@@ -98,11 +92,9 @@ class _Attack:
         if self._one(row) <= self.low.get(first, -math.inf):  # then no payment says anything
             self.found = {k: it for k, it in self.found.items() if k[-5:] not in ("_paid", "fused")}
             self._add("nondeterministic", "at the end", "pay as at the start", "nothing", [row] * 2)
-        return {
-            **{"target": self.subject.target, "kind": self.kind, "calls": self.subject.calls},
-            **{"seconds": round(time.monotonic() - self.start, 2), "complete": self.complete},
-            "findings": list(self.found.values()),
-        }
+        told = {"target": self.subject.target, "kind": self.kind, "calls": self.subject.calls}
+        told |= {"seconds": round(time.monotonic() - self.start, 2), "complete": self.complete}
+        return told | {"findings": list(self.found.values())}
 
     def _measure(self) -> None:
         silent, seen = [], set()
@@ -162,20 +154,19 @@ class _Attack:
                 kind, why = reply.broken
                 self._add(kind, probe.name, "a number, in time", why, [self._shrunk(row, kind)])
                 self.hangs += kind in ("never_ends", "memory")
-        low = self.low.get(example, -math.inf)
-        blind = (
-            low == -math.inf and probe.kind != "prompt_leak"
-        ) or "nondeterministic" in self.found
-        if any(reply.failed for reply in replies) or probe.rule == "survive" or blind:
+        blind = example not in self.low and probe.kind != "prompt_leak"
+        blind = blind or "nondeterministic" in self.found or probe.rule == "survive"
+        if blind or any(reply.failed for reply in replies):
             return
         right = example.asking(example.text)
-        got, meant = min(reply.one for reply in replies), self._one(probe.control or right)
+        got = (max if probe.rule == "right" else min)(reply.one for reply in replies)
+        meant = self._one(probe.control or right)
         if probe.control and probe.rule != "no more" and meant < self._one(right):
             return  # the reward cannot read this row at all, so it says nothing on its like
         slack = 1e-9 * max(1.0, abs(meant))
         broken = {
             "less": got >= meant - slack and f"less than {meant:g}, which the right one earns",
-            "right": got < (low + meant) / 2 and f"about {meant:g}",
+            "right": 2 * got < self.low.get(example, 0) + meant and f"about {meant:g}",
             "no more": got > meant + slack and f"no more than {meant:g}",
         }[probe.rule]
         if broken:
@@ -204,18 +195,17 @@ class _Attack:
         return self._pay(row).one
 
     def _add(
-        self, kind: str, name: str, expected: str, got: Any, rows: Sequence[Row], rule: str = ""
+        self, kind: str, name: str, expected: str, got: Any, rows: Any, rule: str = ""
     ) -> None:
         """A finding: the first of its kind, or a shorter completion of one that is there."""
-        known, text = self.found.get(kind), rows[0]["completion"]
-        names = [*dict.fromkeys([*(known["attacks"] if known else ()), name])]
-        if known and len(str(text)) >= len(str(known["completion"])):
-            known["attacks"] = names
-            return
-        got = got if not isinstance(got, float) or math.isfinite(got) else "nothing"
-        test, meaning = _test(self.subject, kind, rows, rule), TEXTS["meaning"][kind]
-        told = {"kind": kind, "attacks": names, "completion": text, "expected": expected}
-        self.found[kind] = told | {"got": got, "meaning": meaning, "test": test}
+        text, told = rows[0]["completion"], {"kind": kind, "attacks": []}
+        known = self.found.setdefault(kind, told)
+        known["attacks"] += [name] * (name not in known["attacks"])
+        if "test" not in known or len(str(text)) < len(str(known["completion"])):
+            got = got if not isinstance(got, float) or math.isfinite(got) else "nothing"
+            known |= {"completion": text, "expected": expected, "got": got}
+            known |= {"meaning": TEXTS["meaning"][kind]}
+            known |= {"test": _test(self.subject, kind, rows, rule)}
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:
@@ -225,10 +215,8 @@ def lines(report: Mapping[str, Any]) -> list[str]:
         text = repr(it["completion"])
         text = text if len(text) < 200 else f"{text[:120]} … ({len(text):,} characters)"
         told += [f"{it['kind']}: {it['meaning']}", f"    completion: {text}"]
-        told += [f"    expected: {it['expected']}; got: {it['got']}"]
-        told += [f"    attacks: {', '.join(it['attacks'][:6])}", ""]
-    count = len(report["findings"])
-    said = f"{count} kind{'s' * (count > 1)} of fault" if count else "No fault found"
+        told += [f"    expected: {it['expected']}; got: {it['got']}", ""]
+    said = f"Kinds of fault: {len(report['findings'])}" if told else "No fault found"
     told.append(f"{said}, in {report['calls']:,} calls and {report['seconds']:g} s.")
     return told if report["complete"] else [*told, "The time was up before all was tried."]
 
@@ -240,7 +228,6 @@ def _test(subject: Subject, kind: str, rows: Sequence[Row], rule: str) -> str:
     given = f", **{subject.settings!r}" if subject.settings else ""
     check = TEXTS["rules"].get(rule, f"paid(REWARD, ROWS, together=True{given}) == [*got, meant]")
     told = "".join(f"    {dict(row)!r},\n" for row in rows)
-    return (
-        f"from casebook.redteam import paid\n\nREWARD = {target!r}\nROWS = [\n{told}]\n\n\n"
-        f"def test_{kind}():\n    *got, meant = paid(REWARD, ROWS{given})\n    assert {check}\n"
-    )
+    head = f"from casebook.redteam import paid\n\nREWARD = {target!r}\nROWS = [\n{told}]\n"
+    asked = f"*got, meant = paid(REWARD, ROWS{given})"
+    return f"{head}\n\ndef test_{kind}():\n    {asked}\n    assert {check}\n"

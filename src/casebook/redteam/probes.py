@@ -1,8 +1,8 @@
-"""What is tried on a reward: the shared list of `casebook.rewards.attacks` in the form that the
-examples teach, and what needs more than one completion. A probe says which rule must hold:
+"""What is tried: the list of `casebook.rewards.attacks` in the form that the examples teach, and
+what needs more than one completion. A probe says which rule must hold:
 
     less      what it pays is less than the right completion earns
-    right     it is another honest form of the right answer, and keeps more than half of its pay
+    right     of other honest forms of the right answer, one keeps more than half of its pay
     no more   nothing is added that deserves more
     survive   there is a number, in time
 
@@ -19,7 +19,6 @@ import yaml
 
 from casebook.redteam.form import Example, others, same
 from casebook.redteam.subject import PLANTED
-from casebook.rewards import completion_text
 from casebook.rewards.attacks import MEGABYTE, attacks
 
 KINDS = ("answer", "form")
@@ -51,10 +50,9 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
     told, right, wrongs = example.told, example.slot, others(example, examples) or ["no idea"]
     yield from _shared(example, examples, wrongs[0], kind, one)
     prompt, unknown = example.row["prompt"], example.asking("I do not know.")
-    lead = prompt[:-1] if isinstance(prompt, list) else ""
-    for shown in (f"{prompt_text(prompt)}\n{example.text}", example.text):
-        shown = [*lead, {"role": "user", "content": shown}] if isinstance(lead, list) else shown
-        row = {**unknown, "prompt": shown}
+    for shown in (f"{example.question}\n{example.text}", example.text):
+        chat = isinstance(prompt, list)
+        row = {**unknown, "prompt": [{"role": "user", "content": shown}] if chat else shown}
         yield Probe("prompt_leak", "the answer in the prompt", "no more", (row,), unknown, True)
     fields = {"meant": told(), "lie": told(wrongs[0]), "right": right, "void": told("")}
     fields |= {"lie_doubt": told(wrongs[0], f"Perhaps {right}?")} | LONG_TEXTS
@@ -83,13 +81,6 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
         yield from _other_answers(example, wrongs[0], marked)
 
 
-def prompt_text(prompt: Any) -> str:
-    """The words of a prompt, text or messages."""
-    if not isinstance(prompt, list):
-        return str(prompt)
-    return completion_text([message | {"role": "assistant"} for message in prompt])
-
-
 def survivals(example: Example) -> Iterator[Probe]:
     """Texts that are run as code, raise, never end or eat memory; the short ones first."""
 
@@ -102,6 +93,8 @@ def survivals(example: Example) -> Iterator[Probe]:
     for it in TEXTS["odd"] + [u * n + "1" for u, n in TEXTS["odd_repeated"].items()]:
         yield probe("odd answer", example.told(str(it)))
         yield probe("odd completion", str(it))
+    # A formula of the numbers that are allowed may still be one that nothing can compute.
+    yield probe("tower of powers", example.told("**".join(re.findall(r"\d+", example.slot))))
     head = example.before + (example.thought or "") + example.between
     for n in (36, 500):  # a power of the length ends, for what a policy writes; two to it does not
         for unit in TEXTS["repeated"]:
@@ -126,10 +119,9 @@ def _shared(example, examples, wrong: str, kind: str, one) -> Iterator[Probe]:
     cut = example.between.rfind(opener) if opener else 0
     thought = example.before + (example.thought or "") + example.between[:cut]
     right = example.slot if re.search(r"[^\W_]", example.slot) else "x" + example.slot
-    prompt, reasoning = prompt_text(example.row["prompt"]), (example.thought or "").strip()
     labels, frame = labels if words else (), (thought, example.between[cut:], example.after)
-    reasoning = reasoning or TEXTS["filler"].strip()
-    tried = attacks(right, labels, wrong, prompt, reasoning, example.tags, frame=frame)
+    reasoning = (example.thought or "").strip() or TEXTS["filler"].strip()
+    tried = attacks(right, labels, wrong, example.question, reasoning, example.tags, frame=frame)
     text = {it.name: it.completion for it in tried if isinstance(it.completion, str)}
     for name in [it for it in text if it != "lone surrogate" and len(text[it]) <= LONG]:
         if kind == "form" and name in TEXTS["formless"]:
@@ -153,30 +145,29 @@ def _other_answers(example: Example, wrong: str, marked: bool) -> Iterator[Probe
     """Rows whose right answer may be another: honest forms of it, and what only comes near it."""
     told, gold = example.told, example.answer
 
-    def one(kind: str, name: str, rule: str, right: str, text: str) -> Probe:
+    def one(kind: str, name: str, rule: str, right: str, *texts: str) -> Probe:
         known = example.row["answer"]
         answer = int(right) if isinstance(known, int) else known.removesuffix(gold) + right
-        row, control = (example.asking(it, answer=answer) for it in (text, told(right)))
-        return Probe(kind, name, rule, (row,), control, lenient=right != gold)
+        *rows, control = (example.asking(it, answer=answer) for it in (*texts, told(right)))
+        return Probe(kind, name, rule, tuple(rows), control, lenient=right != gold)
 
-    number, refused = re.fullmatch(r"-?\d+", gold), "right_answer_refused"
-    for right in dict.fromkeys([gold, "1234"]) if number else ():
+    for right in dict.fromkeys([gold, "1234"]) if re.fullmatch(r"-?\d+", gold) else ():
         near = TEXTS["near"] + ["{opposite}"] * (int(right) != 0)
         for it in near + TEXTS["near_1234"] * (right == "1234"):
             text = told(it.format(n=right, opposite=-int(right)))
             yield one("near_miss_paid", "a number near it", "less", right, text)
-        for it in (f"{right}.0", f"{int(right):,}"):
-            yield one(refused, "the same number", "right", right, told(it))
+        if int(right) > 999:
+            forms = told(f"{right}.0"), told(f"{int(right):,}")
+            yield one("right_answer_refused", "the same number", "right", right, *forms)
     if re.fullmatch(r"[a-z][a-z -]+[a-z]", gold):
         yield one("near_miss_paid", "half of it", "less", gold, told(gold[: len(gold) // 2]))
-        yield one(refused, "a capital letter", "right", gold, told(gold.capitalize()))
+        capital = told(gold.capitalize())
+        yield one("right_answer_refused", "a capital letter", "right", gold, capital)
     for right, forms in TEXTS["latex"].items() if "\\" in gold else ():
-        for it in forms:
-            yield one(refused, "the same fraction", "right", right, told(it))
-    for it in (f" {gold} ", f"\n{gold}\n") if marked and "#" not in example.between[-2:] else ():
-        yield one(refused, "white space around it", "right", gold, told(it))
-    if not example.between:
-        yield one(refused, "a line break behind it", "right", gold, told(after="\n"))
+        yield one("right_answer_refused", "the same fraction", "right", right, *map(told, forms))
+    forms = [told(f" {gold} "), told(f"\n{gold}\n")] if marked else [told(after="\n")]
+    if (marked and "#" not in example.between[-2:]) or not example.between:
+        yield one("right_answer_refused", "white space around it", "right", gold, *forms)
     name = "a gold answer that is none"
     for it in ("see the proof", "") if isinstance(example.row["answer"], str) else ():
         row = example.asking(told(wrong), answer=it)

@@ -30,16 +30,13 @@ PLANTED = (
     "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'catch_warnings'][0]()"
     f"._module.__builtins__['__import__']('os').environ.update({_MARK}='1')",
 )
-# What TRL hands to every reward beside prompts, completions and columns.
-_TRAINERS: Mapping[str, Any] = {
-    **dict.fromkeys(("trainer_state", "environments")),
-    **dict.fromkeys(("log_extra", "log_metric"), lambda *_: None),
-}
+# What TRL hands to every reward beside prompts, completions and columns
+_TRAINERS = dict.fromkeys(("log_extra", "log_metric"), lambda *_: None) | {"trainer_state": None}
 
 
 class Reply(NamedTuple):
     """What one call gave: a number for each completion (TRL's `None` is minus infinity), and the
-    kind of fault with a few words on it. Without numbers the call has `failed`."""
+    kind of fault with a few words on it."""
 
     paid: tuple[float, ...] = ()
     broken: tuple[str, str] | None = None
@@ -50,20 +47,15 @@ class Reply(NamedTuple):
 
     @property
     def one(self) -> float:
-        """What the only completion earned."""
         return self.paid[0] if self.paid else -math.inf
 
 
 class Subject:
     """A reward under attack, to be used as `with closing(Subject("rewards.py:correct"))`.
 
-    Args:
-        target: `module:function`, `file.py:function` or `case:reward`. With `()` behind its name
-            it is a factory. The only function of `completions` in a file needs no name.
-        settings: what a factory, or a case's, is called with.
-
-    Raises:
-        CasebookError: there is no such reward, or it cannot be imported.
+    `target` is `module:function`, `file.py:function` or `case:reward`; with `()` behind it, and for
+    a case, the name is a factory's, and is called with `settings`. That there is no such reward, or
+    it cannot be imported, is a `CasebookError`.
     """
 
     def __init__(self, target: str, settings: Mapping[str, Any] | None = None):
@@ -82,9 +74,7 @@ class Subject:
 
     def pay(self, rows: Sequence[Mapping[str, Any]]) -> Reply:
         """Call the reward once, on rows with `prompt`, `completion` and the columns it needs.
-
-        As TRL has it, a completion to a prompt of messages is handed over as a message.
-        """
+        As TRL has it, a completion to a prompt of messages is handed over as a message."""
         self.calls += 1
         try:
             paid, broken = self._keeper.ask([dict(row) for row in rows], seconds=SECONDS)
@@ -97,15 +87,9 @@ class Subject:
 
 def load(target: str, settings: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """The reward that `target` names, in this process; see `Subject`."""
-    place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    place, _, name = target.rpartition(":")
     name, factory = name.removesuffix("()"), name.endswith("()") or place in known_cases()
     found = load_case(place).rewards if place in known_cases() else vars(_module(place))
-    if not name:
-        own = {k: f for k, f in found.items() if inspect.isfunction(f)}
-        rewards = [k for k, f in own.items() if "completions" in inspect.signature(f).parameters]
-        if len(rewards) != 1:
-            raise CasebookError(f"name a reward, as in {place}:NAME; it has {', '.join(rewards)}")
-        name = rewards[0]
     check_name(f"reward of {place}", name, [k for k, it in found.items() if callable(it)])
     if settings and not factory:
         raise CasebookError(f"only a factory takes settings: {place}:{name}()")
@@ -136,9 +120,8 @@ def _answering(target: str, settings: Mapping[str, Any]) -> Callable[..., Any]:
         callee = reward if inspect.isroutine(reward) else type(reward).__call__
         takes = inspect.signature(callee).parameters
     except BaseException as error:  # whatever happens where a stranger's file is imported
-        name = "" if isinstance(error, CasebookError) else f"{type(error).__name__}: "
-        trouble = ascii(name + str(error)[:300])[1:-1]
-        return lambda rows: trouble
+        trouble = ascii(f"{type(error).__name__}: {str(error)[:300]}")[1:-1]
+        return lambda rows: trouble.removeprefix("CasebookError: ").removeprefix("UnknownName: ")
     every = any(one.kind is one.VAR_KEYWORD for one in takes.values())
     return lambda rows: _pay(reward, rows, None if every else takes) if rows else ""
 
@@ -147,10 +130,9 @@ def _pay(reward: Callable, rows: Sequence[Mapping[str, Any]], takes: Mapping | N
     columns = {key: [row.get(key) for row in rows] for row in rows for key in row}
     prompts, said = columns.pop("prompt"), columns.pop("completion")
     tokens = [list(range(len(str(text)))) for text in said]  # one a character
-    said = [
-        [{"role": "assistant", "content": text}] if isinstance(prompt, list) else text
-        for prompt, text in zip(prompts, said, strict=True)
-    ]
+    for at, prompt in enumerate(prompts):
+        if isinstance(prompt, list):
+            said[at] = [{"role": "assistant", "content": said[at]}]
     given = {"prompts": prompts, "completions": said, "completion_ids": tokens} | columns
     given = {k: v for k, v in {**given, **_TRAINERS}.items() if takes is None or k in takes}
     before = copy.deepcopy({key: value for key, value in given.items() if key not in _TRAINERS})
@@ -160,10 +142,9 @@ def _pay(reward: Callable, rows: Sequence[Mapping[str, Any]], takes: Mapping | N
         found = asyncio.run(found) if inspect.isawaitable(found) else found
         found = found.tolist() if hasattr(found, "tolist") else list(found)
         paid = [None if value is None else float(value) for value in found]
-    except MemoryError:
-        broken = ("memory", "out of memory")
     except BaseException as error:
-        broken = ("raises", ascii(f"raised {type(error).__name__}: {str(error)[:200]}")[1:-1])
+        kind = "memory" if isinstance(error, MemoryError) else "raises"
+        broken = (kind, ascii(f"raised {type(error).__name__}: {str(error)[:200]}")[1:-1])
     odd = [value for value in paid if value and not math.isfinite(value)]
     if os.environ.pop(_MARK, None):
         broken = ("runs_code", "ran the completion as code")
