@@ -151,7 +151,7 @@ def test_a_reward_for_messages_at_the_command_line(tmp_path, capsys, monkeypatch
     (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def run(*options):
-        place = (str(tmp_path / "chat.py"), "--examples", str(tmp_path / "e.jsonl"))
+        place = (f"{tmp_path}/chat.py:right", "--examples", str(tmp_path / "e.jsonl"))
         monkeypatch.setattr(sys, "argv", ["casebook", "redteam", *place, *options])
         with pytest.raises(SystemExit) as end:
             main()

@@ -79,15 +79,14 @@ class _Attack:
         if "nondeterministic" not in self.found:
             self._batches([it.asking(it.text) for it in (*self.examples[:ROWS], self.examples[0])])
         tried = rights[: ROWS if time.monotonic() - start < SLOW else 2]
-        for example in tried:
-            for probe in probes(example, self.examples, self.kind):
-                self._try(probe, example)
+        first = min(rights, key=lambda it: len(it.text))
+        plan = [(it, probes(it, self.examples, self.kind)) for it in tried]
+        for example, told in [*plan[:1], (first, survivals(first)), *plan[1:]]:
+            for probe in told:
+                if self.hangs < HANGS or probe.rule != "survive":
+                    self._try(probe, example)
         if self.echoes == 1 < len(tried):  # of a prompt that happens to name its answer
             del self.found["prompt_echo_paid"]
-        first = min(rights, key=lambda it: len(it.text))
-        for probe in survivals(first):
-            if self.hangs < HANGS:
-                self._try(probe, first)
         row = first.asking(first.text)
         if self._one(row) <= self.low.get(first, -math.inf):  # then no payment says anything
             self.found = {k: it for k, it in self.found.items() if k[-5:] not in ("_paid", "fused")}

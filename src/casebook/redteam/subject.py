@@ -87,13 +87,19 @@ class Subject:
 
 def load(target: str, settings: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """The reward that `target` names, in this process; see `Subject`."""
-    place, _, name = target.rpartition(":")
+    place, colon, name = target.rpartition(":")
+    if not colon:
+        raise CasebookError("write FILE.py:NAME, MODULE:NAME or CASE:NAME")
     name, factory = name.removesuffix("()"), name.endswith("()") or place in known_cases()
-    found = load_case(place).rewards if place in known_cases() else vars(_module(place))
-    check_name(f"reward of {place}", name, [k for k, it in found.items() if callable(it)])
+    if place in known_cases():
+        found = load_case(place).rewards[name]
+    elif not callable(found := getattr(module := _module(place), name, None)):
+        check_name(
+            f"reward of {place}", name, [k for k, it in vars(module).items() if callable(it)]
+        )
     if settings and not factory:
         raise CasebookError(f"only a factory takes settings: {place}:{name}()")
-    return found[name](**(settings or {})) if factory else found[name]
+    return found(**(settings or {})) if factory else found
 
 
 def _module(place: str) -> Any:
