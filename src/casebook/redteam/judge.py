@@ -1,6 +1,7 @@
 """Try all probes on a reward, and say what was found."""
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -26,16 +27,11 @@ def redteam(
     """Attack a reward, and report where it pays what it should not, or fails.
 
     `target` and `settings` are those of `Subject`; `examples` a file of JSON lines (a case has its
-    own); `kind` is `form` for a reward that is for form alone, and may pay a wrong answer.
-
-    Returns:
-        `target`, `kind`, `calls`, `seconds`, `complete` (was there time for all?), and `findings`,
-        one for each kind of fault, with its shortest completion: `kind`, `attacks` (those that
-        showed it), `completion`, `expected`, `got`, `meaning`, and `test`, a pytest case that
-        fails until the fault is mended.
-
-    Raises:
-        CasebookError: the reward cannot be loaded or called, or the examples cannot be read.
+    own); `kind` is `form` for a reward that is for form alone, and may pay a wrong answer. Returns
+    `target`, `kind`, `calls`, `seconds`, `complete` (was there time for all?), and `findings`, one
+    for each kind of fault, with its shortest completion: `kind`, `attacks` (those that showed it),
+    `completion`, `expected`, `got`, `meaning`, and `test`, a pytest case that fails until the fault
+    is mended. What cannot be called, and examples that cannot be read, are a `CasebookError`.
     """
     check_name("kind of reward", kind, KINDS)
     place = target.partition(":")[0]
@@ -113,8 +109,9 @@ class _Attack:
             near = [it for it in self.examples if it.row["prompt"] == row["prompt"]]
             wrong = [it.asking(it.text) for it in near if not it.right and self.kind == "answer"]
             meant, below = got[0], max(map(self._one, wrong), default=empty)
+            line = re.sub(r"\S.*\S|\S", "one step", example.thought or "", flags=re.DOTALL)
             flat = {k: v.replace("\n", "") for k, v in vars(example).items() if isinstance(v, str)}
-            short = [replace(example, thought="one step"), replace(example, **flat)]
+            short = [replace(example, thought=line), replace(example, **flat)]
             short = [it for it in short if example.thought]
             if meant > below or meant > empty:  # a wrong one that is paid is found by the probes
                 self.low[example] = below if meant > below else empty
@@ -150,8 +147,8 @@ class _Attack:
         replies = [self._pay(row) for row in probe.rows]
         for row, reply in zip(probe.rows, replies, strict=True):
             if reply.failed and not probe.lenient:
-                kind, why = reply.broken
-                self._add(kind, probe.name, "a number, in time", why, [self._shrunk(row, kind)])
+                kind, (row, why) = reply.broken[0], self._shrunk(row, *reply.broken)
+                self._add(kind, probe.name, "a number, in time", why, [row])
                 self.hangs += kind in ("never_ends", "memory")
         blind = example not in self.low and probe.kind != "prompt_leak"
         blind = blind or "nondeterministic" in self.found or probe.rule == "survive"
@@ -173,16 +170,17 @@ class _Attack:
             rows = [*probe.rows, probe.control or right]
             self._add(probe.kind, probe.name, broken, got, rows, probe.rule)
 
-    def _shrunk(self, row: Row, kind: str) -> Row:
+    def _shrunk(self, row: Row, kind: str, why: str) -> tuple[Row, str]:
         """The row with a completion from which parts were left out while it failed alike."""
         text = row["completion"]
         sizes = [len(text) >> n or 1 for n in (1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 99)]
         for size in sizes if kind in ("raises", "runs_code") and kind not in self.found else ():
             for at in range(0, min(len(text), 8 * size), size):
                 shorter = {**row, "completion": text[:at] + text[at + size :]}
-                if (self._pay(shorter).broken or "")[:1] == (kind,):
-                    text = shorter["completion"]
-        return {**row, "completion": text}
+                found = self._pay(shorter).broken or ("", "")
+                if found[0] == kind:
+                    text, why = shorter["completion"], found[1]
+        return {**row, "completion": text}, why
 
     def _pay(self, *rows: Row) -> Reply:
         reply = self.subject.pay(rows)
@@ -225,8 +223,8 @@ def _test(subject: Subject, kind: str, rows: Sequence[Row], rule: str) -> str:
     file, dot, name = subject.target.partition(".py")
     target = f"{Path(file).resolve()}.py{name}" if dot else file
     given = f", **{subject.settings!r}" if subject.settings else ""
-    check = TEXTS["rules"].get(rule, f"paid(REWARD, ROWS, together=True{given}) == [*got, meant]")
-    told = "".join(f"    {dict(row)!r},\n" for row in rows)
-    head = f"from casebook.redteam import paid\n\nREWARD = {target!r}\nROWS = [\n{told}]\n"
-    asked = f"*got, meant = paid(REWARD, ROWS{given})"
-    return f"{head}\n\ndef test_{kind}():\n    {asked}\n    assert {check}\n"
+    check = TEXTS["rules"].get(rule, f"paid(REWARD, rows, together=True{given}) == [*got, meant]")
+    told = "".join(f"        {dict(row)!r},\n" for row in rows)
+    head = f"from casebook.redteam import paid\n\nREWARD = {target!r}\n\n\ndef test_{kind}():\n"
+    asked = f"    *got, meant = paid(REWARD, rows{given})\n    assert {check}\n"
+    return f"{head}    rows = [\n{told}    ]\n{asked}"

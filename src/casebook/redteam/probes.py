@@ -57,8 +57,10 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
     fields = {"meant": told(), "lie": told(wrongs[0]), "right": right, "void": told("")}
     fields |= {"lie_doubt": told(wrongs[0], f"Perhaps {right}?")} | LONG_TEXTS
     fields |= {f"thinks_{name}": told(thought=text) for name, text in LONG_TEXTS.items()}
-    fields |= {"lie_long": told(wrongs[0], LONG_TEXTS["long"])}
-    fields |= {"steps_stripped": fields["thinks_steps"].rstrip()}
+    fields |= {
+        "lie_long": told(wrongs[0], LONG_TEXTS["long"]),
+        "steps_stripped": told(thought=STEPS).rstrip(),
+    }
     marked = example.between.rstrip()[-1:] in (">", "{", "#")
     chosen = ["any"] + ["thinking"] * (example.thought is not None)
     chosen += ["answer"] + ["marked"] * marked if kind == "answer" else []
