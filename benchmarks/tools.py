@@ -35,6 +35,12 @@ from casebook.doctor import diagnose, read_log
 from casebook.records import provenance
 
 FROZEN = "15d6a99"  # the commit that fixed the doctor's bounds, before the opened half was opened
+MENDED = {  # rules that were changed after that, and what the opened half said before (ceb7b2d)
+    "at_opening": {"left_in_peace": 98, "named": 21},
+    "rules": "no_progress is silent where an evaluation clearly rose; a held-out reward, or an "
+    "evaluation of right answers, that clearly falls is a reward_hacking of 60 %",
+    "verdicts_changed": ["math/left_cut: one healthy run, no_progress before, is left alone"],
+}
 HEALTHY, GREEDY, STILL = 0.10, -0.05, 0.05  # points of accuracy
 STEPS = {"rate_too_high", "kl_runaway"}
 FAULTS = {  # arm -> names that a tool may call it by
@@ -267,7 +273,8 @@ def main() -> None:
     parser.add_argument("--public", type=Path)
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
-    record = {"benchmark": "doctor", "bounds_fixed_by": FROZEN, "records": on_records()}
+    record = {"benchmark": "doctor", "bounds_fixed_by": FROZEN, "mended": MENDED}
+    record["records"] = on_records()
     if asked.others:
         with tempfile.TemporaryDirectory() as folder:
             record["logs"] = on_logs(asked.others, asked.runs, asked.public, Path(folder))

@@ -94,9 +94,7 @@ def test_a_run_with_the_failure_is_named_and_one_without_is_not(name):
 
 def test_a_run_that_learns_is_left_in_peace():
     for texts in (None, texts_of()):
-        diagnosis = diagnose(log_of(texts))
-        assert diagnosis.healthy
-        assert not diagnosis.findings
+        assert diagnose(log_of(texts)).findings == []
     assert not diagnose(SICK["no_progress"]).healthy
 
 
@@ -105,7 +103,6 @@ def test_what_cannot_be_told_is_said_with_the_column_that_is_missing():
     assert lacking["kl_runaway"] == "kl"
     assert "100 recorded completions" in lacking["repetition"]
     assert "silent_groups" not in lacking
-    assert {*lacking} <= {*FINDINGS}
     assert not diagnose(log_of(texts_of())).not_told
 
 
@@ -124,6 +121,24 @@ def test_a_part_that_is_only_logged_is_not_dead_and_a_spike_of_the_kl_no_runaway
     assert "kl_runaway" not in named(log_of(kl=np.where(np.arange(STEPS) == 40, 4e3, 0.1 * UP)))
 
 
+def evaluated(name, start, end, **columns):
+    rows = log_of(held_out=False, rewards__correct__mean=None, **columns).steps.to_dict("records")
+    return table(rows + [{"step": 5 * n, name: v} for n, v in enumerate(np.linspace(start, end))])
+
+
+def test_a_held_out_reward_that_falls_is_named_and_one_that_rises_is_progress():
+    half = {"reward": 0.5 - 0.02 * NOISE, "frac_reward_zero_std": 0.0}
+    for name in ("eval_reward", "eval_rewards/shaped/mean"):
+        fell = next(f for f in diagnose(evaluated(name, 1.5, 0.6)).findings if "hack" in f.name)
+        assert name in fell.evidence
+        assert 0.5 < fell.sure < 0.7
+        assert "no_progress" not in named(evaluated(name, 0.3, 0.6, **half))
+    told = diagnose(evaluated("none", 1, 1, **half))
+    assert told.healthy
+    assert "cannot be told" in next(f.message for f in told.findings if f.name == "no_progress")
+    assert diagnose(evaluated("eval_rewards/tag_format/mean", 0.9, 0.2)).healthy
+
+
 VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=5))
 COLUMNS = ["step", "reward", "reward_std", "kl", "loss", "rewards/a/mean", "rewards/format/mean"]
 COLUMNS += ["eval_accuracy", "completions/mean_length", "completions/clipped_ratio", "entropy"]
@@ -138,10 +153,7 @@ def test_any_table_gets_a_report(rows):
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    st.sampled_from([*texts_of(steps=2)]),
-    st.lists(VALUES, min_size=1, max_size=4),
-)
+@given(st.sampled_from([*texts_of(steps=2)]), st.lists(VALUES, min_size=1, max_size=4))
 def test_any_completions_get_a_report(column, values):
     diagnose(log_of(texts_of(**{column: (values * 320)[:320]})))
 

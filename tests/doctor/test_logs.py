@@ -17,8 +17,6 @@ ROWS = [
     for n in range(1, 13)
 ]
 PART = {"rewards/format_reward/mean": 0.25, "rewards/format_reward/std": 0.1}
-
-
 SUMMARY = {"train_runtime": 9.0, "train_loss": 0.1, "step": 12}
 STATE = [*(row | PART for row in ROWS), {"eval_reward": 0.3, "eval_loss": 1.0, "step": 6}, SUMMARY]
 QUOTED = [{n: str(v) for n, v in (row | PART).items() if n != "step"} for row in ROWS]
@@ -55,7 +53,6 @@ def test_a_log_is_read_whoever_wrote_it(name, tmp_path):
     (tmp_path / name).write_text(KINDS[name])
     for path in (tmp_path / name, tmp_path)[: 1 + (name != "misnamed.json")]:
         log = read_log(path)
-        assert len(log.steps) == 12
         assert math.isclose(log.steps["reward"].iloc[-1], 1.2)
         assert set(log.steps["kl"]) == {0.01}
         assert log.steps["step"].tolist() == [*range(1, 13)]

@@ -78,6 +78,5 @@ def diagnose(run: Log | str | Path) -> Diagnosis:
     """
     log = run if isinstance(run, Log) else read_log(run)
     see = Examined(log)
-    found = examined(see)
-    columns = log.read, log.ignored
+    found, columns = examined(see), (log.read, log.ignored)
     return Diagnosis(healthy(found, see), len(log.steps), *columns, found, not_told(see), log)

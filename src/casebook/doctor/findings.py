@@ -3,12 +3,10 @@
     Examined(log).name(**bounds) -> tuple[sure, evidence] | None
 
 A run that teaches nothing prints the same tidy lines as one that does: the loss reads 0 in both.
-What tells them apart stands in the logged metrics and in what the policy wrote. Each method looks
-at one thing and returns how sure it is (0 to 1) and the figures; `findings.yaml` has the words, the
-columns that are needed, and the bounds with their reasons.
-
-Logs are noisy, and estimates of a KL have spikes of many orders of magnitude. So everything is read
-from medians, or from means over a sixth of the run, and a change counts beside its standard error.
+Each method looks at one thing that tells them apart, and returns how sure it is (0 to 1) and the
+figures; `findings.yaml` has the words, the columns that are needed, and the bounds. Logs are noisy,
+and estimates of a KL have spikes of many orders of magnitude. So everything is read from medians,
+or from means over a sixth of the run, and a change counts beside its standard error.
 """
 
 import re
@@ -27,10 +25,12 @@ FEWEST, TREND = 5, 20  # steps before anything is said of a log, and of its tren
 ENOUGH = 100  # completions: what was never seen in 100 is rarer than 3 in 100 (rule of three)
 SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences are no reward
 Z = 2.5  # standard errors of a difference of two windows of one run
-RIGHT = (r"lenient_accuracy", r"sampled_accuracy", r".*(accura|correct|exact|val-core).*")
 FORM, ANSWER = (re.compile("|".join(PARTS[kind])) for kind in ("form", "answer"))
+RIGHT = ("lenient_accuracy", "sampled_accuracy", r".*([/_]acc\b|accura|correct|exact|val-core).*")
+PART_PAID = rf"eval[/_](?:\w+_)?rewards/(?!.*({FORM.pattern}))"  # how TRL names an evaluation
+PAID = (rf"{PART_PAID}.*({ANSWER.pattern}).*", r"eval[/_](\w+_)?reward", rf"{PART_PAID}.*")
 FINDINGS = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text("utf-8"))
-Found = tuple[float, str] | None
+Found = tuple[float, str, *tuple[str, ...]] | None  # sure, evidence, key of other words
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Change:
         self.error = noise * (2 / size) ** 0.5 + 1e-12  # of a difference of two windows
         self.tells = abs(self.gain) > Z * self.error  # more than noise
         self.rose = self.gain > 0 and self.tells
+        self.sank = -self.gain > max(Z * self.error, 0.1 * abs(self.first))
         lost = self.high - self.last  # 0 where it may be chance
         self.fell = lost if lost > (1 if few else 3) * self.error else 0.0
 
@@ -86,9 +87,9 @@ class Seen:
     that look at the answer; `reward`, `answer` and `rest` are the courses of the whole, of those
     and of the others. `right` and `formed` are the shares of right and of well-formed completions
     at first and at the end, recorded or held out; `moved` is by how much right ones went up or
-    down, 0 where that may be chance. `at_top`: the reward has risen and stays near its largest
-    value; `learned`: it has clearly risen, and no right answers were lost; `answers_fell`: the
-    part for answers fell, and the whole did not rise.
+    down, 0 where that may be chance. `judge` names an evaluation, of right answers or else of a
+    reward, `judged` is its course. `at_top`: the reward has risen and stays near its largest value;
+    `learned`: it clearly rose, nothing held out fell; `answers_fell`: they fell, it did not rise.
     """
 
     def __init__(self, log: Log):
@@ -115,7 +116,7 @@ class Seen:
             self.at_top = bool(near and ends.gain > 0.3 * ends.spread)
             usual = 0.3 * np.ptp(np.quantile(reward, [0.05, 0.95]))
             clear = ends.gain > max((Z if ends.few else 4) * ends.error, usual)
-            self.learned = bool(clear and self.moved >= 0)
+            self.learned = bool(clear and self.moved >= 0 and not self.judged.sank)
         if ends and (own := self.answer) and not ends.rose:
             self.answers_fell = -own.gain > 0.25 * abs(own.first) and (own.tells or self.moved < 0)
 
@@ -126,10 +127,13 @@ class Seen:
             counts = texts["step"].value_counts().sort_index()
             ends = [c.index[: int((c.cumsum() < ENOUGH).sum()) + 1] for c in (counts, counts[::-1])]
             self.texts = tuple(texts[texts["step"].isin(steps)] for steps in ends)
-        held = {name: column.dropna().to_numpy(float) for name, column in evaluations.items()}
-        held = {n: v for n, v in held.items() if len(v) > 2 and v.min() >= 0 and v.max() <= 1}
-        named = [(n, v) for pattern in RIGHT for n, v in held.items() if re.fullmatch(pattern, n)]
-        self.held_out = named[0] if named else ("", np.array([]))
+        told = {n: v.dropna().to_numpy(float) for n, v in evaluations.items() if n[-3:] != "std"}
+        held = {n: v for n, v in told.items() if len(v) > 2 and v.min() >= 0 and v.max() <= 1}
+        named = [(n, v) for like in RIGHT for n, v in held.items() if re.fullmatch(like, n)]
+        paid = [(n, v) for like in PAID for n, v in told.items() if re.fullmatch(like, n)]
+        self.held_out = (named or [("", np.array([]))])[0]
+        judges = [(n, Change(v)) for n, v in named + paid if len(v) >= FEWEST]
+        self.judge, self.judged = (judges or [("", Change(np.zeros(1)))])[0]
         self.right = self._ends("correct", self.held_out[1])
         self.formed = self._ends("well_formed", held.get("well_formed", []))
         moved = self.right[1] - self.right[0] if self.right else 0.0
@@ -139,8 +143,7 @@ class Seen:
         if (newest := self.newest("step", "prompt", "reward", "correct")) is not None:
             keys = [newest["step"], newest["prompt"].map(str)]  # a chat's prompt is a list
             paid, right = newest["reward"].groupby(keys), newest["correct"].groupby(keys).mean()
-            table = {"spread": paid.max() - paid.min(), "size": paid.size(), "right": right}
-            self.groups = pd.DataFrame(table)
+            self.groups = paid.agg(spread=np.ptp, size="size").assign(right=right)
 
     def __getitem__(self, name: str) -> np.ndarray:
         """The values of a column, oldest first; empty where there is none."""
@@ -243,24 +246,26 @@ class Examined(Seen):
 
     def no_progress(self) -> Found:
         reward, ends, own = self["reward"], self.reward, self.answer
-        if ends is None or self.moved > 0:
-            return None
-        if ends.first >= 0.95 * reward.max() > 0 and ends.spread > 0.2 * reward.max():
+        if ends is None or self.moved > 0 or self.judged.rose:
             return None
         gain = max(ends.last, *(reward[-len(reward) // n :].mean() for n in (2, 3))) - ends.first
         unit = max(np.median([0.0, *self["reward_std"]]), reward.std() / 3, SPREAD)
-        if own and own.rose and own.gain > 0.25 * own.deviation:
+        chance = -Z * ends.error <= gain <= (1 if ends.few else Z) * ends.error
+        if (
+            (ends.first >= 0.95 * reward.max() > 0 and ends.spread > 0.2 * reward.max())
+            or (own and own.rose and own.gain > 0.25 * own.deviation)
+            or (gain > 0 and ends.high - ends.first > max(4 * ends.error, 0.5 * unit))
+            or (not chance and gain >= 0.25 * unit and gain > 0.035 * np.abs(reward).max())
+        ):
             return None
-        if gain > 0 and ends.high - ends.first > max(4 * ends.error, 0.5 * unit):
-            return None
-        if -Z * ends.error <= gain <= (1 if ends.few else Z) * ends.error:
-            sure = 0.85 if self.has(reward, 50) else 0.6
-        elif gain >= 0.25 * unit and gain > 0.035 * np.abs(reward).max():
-            return None
-        else:
-            sure = 0.7 if gain < 0 else 0.55
+        sure = (0.85 if self.has(reward, 50) else 0.6) if chance else 0.7 if gain < 0 else 0.55
         said = f"Mean reward at first {ends.first:.3g}, at the end {ends.last:.3g}, at best"
-        return sure, f"{said} {ends.high:.3g}; by chance two windows differ by {ends.error:.2g}."
+        said += f" {ends.high:.3g}; by chance two windows differ by {ends.error:.2g}."
+        half = chance and np.abs(np.quantile(reward, [0.05, 0.95]) - 0.5).max() < 0.15
+        if half and self["silent"].max(initial=0) <= 0.02 and not (self.judge or self.right):
+            return 0.45, said, "filtered"
+        other = "moved" if gain > 0 or chance else "lower"
+        return sure, said, "same" if abs(ends.gain) <= ends.error else other
 
     def form_over_answer(self, form_gain: float, of_gain: float, low: float) -> Found:
         own, form, ends = self.answer, self.rest, self.reward
@@ -285,11 +290,13 @@ class Examined(Seen):
             return None
         if self.right and (self.moved < 0 or (ends.gain > 0.5 and self.right[1] < 0.05)):
             said = f"Right answers went from {self.right[0]:.0%} to {self.right[1]:.0%}"
-            newest = self.newest("correct", "reward", "completion")
-            if newest is not None:
+            if (newest := self.newest("correct", "reward", "completion")) is not None:
                 wrong = newest[newest["correct"] == 0].sort_values("reward")
                 said += f"; highest paid without one: {shown(wrong['completion'].tail(3))}"
             return 0.85, f"{said}. The reward went from {ends.first:.2f} to {ends.last:.2f}."
+        if (held := self.judged).sank:
+            said = f"{self.judge} went from {held.first:.2f} to {held.last:.2f}, the training"
+            return 0.6, f"{said} reward from {ends.first:.2f} to {ends.last:.2f}.", "held_out"
         if own is None or rest is None or not self.has(self["reward"], 2 * TREND):
             return None
         lost = own.high - own.last
@@ -433,20 +440,19 @@ class Examined(Seen):
         return None
 
     def eos_never_learned(self) -> Found:
-        newest = self.newest("truncated", "extracted", "completion")
-        cut = newest["truncated"] > 0 if newest is not None else pd.Series([False])
-        if cut.mean() < 0.8 or newest.loc[cut, "extracted"].notna().mean() < 0.5:
+        last = self.newest("truncated", "extracted", "completion")
+        cut = last["truncated"] > 0 if last is not None else pd.Series([False])
+        if cut.mean() < 0.8 or last.loc[cut, "extracted"].notna().mean() < 0.5:
             return None
-        last = shown(newest["completion"][-2:])
-        return 0.8, f"{cut.mean():.0%} are cut, most of them after an answer: {last}."
+        return 0.8, f"{cut.mean():.0%} cut, most after an answer: {shown(last['completion'][-2:])}."
 
     # Measuring
 
     def evaluation_missing(self) -> Found:
-        if len(self.log.evaluations) > 1 or not self.has(self["step"], 2 * FEWEST):
+        times = len(self.log.evaluations)
+        if times > 1 or not self.has(self["step"], 2 * FEWEST):
             return None
-        once = len(self.log.evaluations) == 1
-        return (0.4, "There is one evaluation.") if once else (0.7, "The log has no evaluation.")
+        return (0.4, "There is one evaluation.") if times else (0.7, "The log has no evaluation.")
 
     def evaluation_too_small(self) -> Found:
         name, values = self.held_out
@@ -474,6 +480,7 @@ def examined(see: Examined) -> list[Finding]:
     steps, found = [*see["step"][-1:], *see.log.completions.get("step", [])[-1:], 0], []
     for name, words in FINDINGS.items():
         if said := getattr(see, name)(**words.get("bounds", {})):
+            words = words | words.get(said[-1], {})
             advice = f"{words['change']} To confirm: {words['confirm']}"
             sure = round(float(np.clip(said[0], 0.05, 0.98)), 2)
             found.append(Finding(name, int(max(steps)), sure, words["wrong"], said[1], advice))
@@ -483,10 +490,9 @@ def examined(see: Examined) -> list[Finding]:
 def not_told(see: Examined) -> dict[str, str]:
     """The findings that cannot be told, and what the log would have to have."""
     texts = see.newest("completion") is not None
-    extra = {"parts": see.parts, "graded": see.right, "texts": texts}
+    extra = {"parts": see.parts, "graded": see.right, "judged": see.judge, "texts": texts}
     has = {*see.log.steps, *see.log.evaluations, *(name for name, there in extra.items() if there)}
-    needs = {name: words["needs"] for name, words in FINDINGS.items() if "needs" in words}
-    return {name: FINDINGS[name]["lacks"] for name, any_of in needs.items() if not has & {*any_of}}
+    return {n: w["lacks"] for n, w in FINDINGS.items() if "needs" in w and not has & {*w["needs"]}}
 
 
 def healthy(findings: Iterable[Finding], see: Examined) -> bool:

@@ -38,6 +38,5 @@ class DoctorCallback(TrainerCallback):
         for one in (finding for finding in new if finding.sure >= SURE):
             self.spoken.add(one.name)
             self.say(str(one))
-            wandb = sys.modules.get("wandb")
-            if wandb and wandb.run:
+            if (wandb := sys.modules.get("wandb")) and wandb.run:
                 wandb.alert(title=one.name, text=str(one))

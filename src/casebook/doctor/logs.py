@@ -26,7 +26,7 @@ NAMES = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text("utf-8")
 PARTS = NAMES.pop("parts")  # how a part of the reward is called that looks at form, or at answers
 PART = re.compile(r"rewards?/([^/]+)(?:/(mean|std))?|([^/]*_reward(?:_func|_fn)?)(?:_(mean|std))?")
 OURS = r"(greedy|sampled|lenient)_accuracy|well_formed|kl_from_base"
-EVALUATION = re.compile(rf"eval[_/].*(reward|accura).*|val(-core)?/.*|{OURS}")
+EVALUATION = re.compile(rf"eval[_/].*(reward|acc|correct|exact).*|val(-core)?/.*|{OURS}")
 SUMMARY = {"train_runtime", "train_loss", "train_steps_per_second"}  # TRL's last row has no step
 FILES = """metrics.jsonl trainer_state.json checkpoint-*/trainer_state.json record.json *.csv *.tsv
     **/trainer_state.json *.jsonl *.ipynb *.log *.txt **/wandb-summary.json"""
@@ -86,9 +86,7 @@ def table(
         settings: of the run, in TRL's names; `trainer.args.to_dict()` will do.
     """
     texts = _named(pd.DataFrame() if completions is None else completions)
-    if not rows and len(texts):
-        rows = _steps_of(texts)
-    rows = [{_plain(name): value for name, value in row.items()} for row in rows]
+    rows = [{_plain(n): value for n, value in row.items()} for row in rows or _steps_of(texts)]
     frame = pd.DataFrame(rows).drop(columns=["completion", "prompt"], errors="ignore")
     frame, found = frame.apply(numbers).dropna(axis=1, how="all"), {}
     for name, called in NAMES.items():
@@ -111,8 +109,8 @@ def table(
     evaluations = frame[[*at, *evaluated]].dropna(how="all", subset=evaluated)
     evaluations = evaluations.rename(columns=dict.fromkeys(at, "step")).reset_index(drop=True)
     read, steps = [*found.values(), *evaluated], _without_repeats(steps).reset_index(drop=True)
-    ignored = [column for column in frame if column not in read]
-    return Log(steps, evaluations, texts, dict(settings or {}), read, ignored)
+    rest = [column for column in frame if column not in read]
+    return Log(steps, evaluations, texts, dict(settings or {}), read, rest)
 
 
 def _plain(name: Any) -> str:
@@ -214,10 +212,9 @@ def _lines(text: str) -> Iterator[dict]:
         number, known = STEP.search(line), 0
         step = int(number[1][:15]) if number else step
         for match in DICT.finditer(line):
-            try:
+            row = {}
+            with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
                 row = ast.literal_eval(re.sub(r"\b(nan|inf)\b", "None", match[0]))
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                continue
             names = {str(name) for name in row}
             if names & SUMMARY or any("reward" in name for name in names):
                 named, known = number and number.end() <= match.start() and "step" not in row, 1
@@ -261,8 +258,7 @@ def _steps_of(texts: pd.DataFrame) -> list[dict]:
     groups = texts["reward"].groupby([texts["step"], texts["prompt"].map(str)])
     spread, size = groups.agg(np.ptp), groups.size()
     silent = (spread[size > 1] <= 1e-4).groupby("step").mean().rename("frac_reward_zero_std")
-    steps = frame.groupby(texts["step"]).mean().join(silent)
-    return steps.reset_index().to_dict("records")
+    return frame.groupby(texts["step"]).mean().join(silent).reset_index().to_dict("records")
 
 
 def _settings(path: Path) -> dict[str, Any]:
