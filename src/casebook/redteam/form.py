@@ -109,6 +109,7 @@ def read_examples(path: Path) -> list[Example]:
         missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
         if missing:
             raise CasebookError(f"example {number} of {path} has no {missing[0]!r}")
+        row["right"] = str(row["right"]).lower() in ("true", "1", "1.0", "yes")
     return apart(rows)
 
 
