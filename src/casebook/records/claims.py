@@ -73,7 +73,7 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
 WEIGHTS = ("central", "detail", "slip")
 WORDS = HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"  # as pages say it
 PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "inconclusive"  # of a prediction
-PARTLY, NO_RUN, NOT_RUN = "partly", "no recorded run", "not run here"
+PARTLY, NO_RUN, NOT_RUN, REST = "partly", "no recorded run", "not run here", "slips and by design"
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
     "citation": "document",
@@ -92,7 +92,7 @@ MARGIN = 0.05  # in shares
 EXPECTED = ("rises", "falls", "differs", "equivalent", "not above")
 BOUNDS = {"low": ge, "high": le, "above": gt, "below": lt}
 # Real models in words, where their weights are not the hub's own: name -> (model, its weights).
-MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights of 4 bits expanded")}
+MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights expanded from a 4-bit file")}
 
 
 class Compared(NamedTuple):
@@ -516,8 +516,8 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
 
 def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
     """Claims as Markdown: the central ones in short; below them, folded, all with reasons."""
-    counted = Counter(row["word"] for row in filter(counts, rows))
-    said = ", ".join(f"{word}: {counted[word]}" for word in (*WORDS, NOT_RUN))
+    counted = Counter(row["word"] if counts(row) else REST for row in rows)
+    said = ", ".join(f"{word}: {counted[word]}" for word in (*WORDS, NOT_RUN, REST))
     ranked = sorted(rows, key=lambda r: (not counts(r), r["word"] == NOT_RUN, r["weight"]))
     central = [r for r in ranked if r["weight"] == "central" and counts(r) and r["word"] in WORDS]
     short = (table_row(row["claim"], _said_of(row)) for row in central)
