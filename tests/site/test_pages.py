@@ -114,7 +114,7 @@ def test_arms_stand_in_the_order_of_their_file_with_their_commands(checkout, mad
     assert [row["asks"] for row in told["rows"]] == ["Taught?", "A?", "another"]
     assert told["rows"][0]["command"] == "casebook experiments poker --arm sft"
     real = results.arms("poker", "smol")
-    assert real["model"].startswith("SmolLM2-135M-Instruct, weights expanded from a 4-bit file; the poker")
+    assert real["model"].startswith("SmolLM2-135M-Instruct, weights from a 4-bit file; the poker")
     assert real["rows"][0]["greedy"] == ("validation: 0.0 %", "100.0 %")
     assert results.arms("math", "nano") == {}
 

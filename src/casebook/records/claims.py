@@ -92,7 +92,7 @@ MARGIN = 0.05  # in shares
 EXPECTED = ("rises", "falls", "differs", "equivalent", "not above")
 BOUNDS = {"low": ge, "high": le, "above": gt, "below": lt}
 # Real models in words, where their weights are not the hub's own: name -> (model, its weights).
-MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights expanded from a 4-bit file")}
+MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights from a 4-bit file")}
 
 
 class Compared(NamedTuple):
