@@ -311,6 +311,8 @@ def redteam(
     """
     from casebook import redteam as team
 
+    if tests:
+        paths.check_writable(tests.parent)
     found = team.redteam(target, examples, kind, **parse_parameters(setting))
     _say(json.dumps(paths.plain(found), indent=1) if as_json else "\n".join(team.lines(found)))
     if tests and found["findings"]:

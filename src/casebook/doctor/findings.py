@@ -18,12 +18,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from casebook.doctor.logs import PARTS, Log, numbers
+from casebook.doctor.logs import PARTS, SPREAD, Log, numbers
 from casebook.rewards import repetition_penalty
 
 FEWEST, TREND = 5, 20  # steps before anything is said of a log, and of its trend
 ENOUGH = 100  # completions: what was never seen in 100 is rarer than 3 in 100 (rule of three)
-SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences are no reward
 Z = 2.5  # standard errors of a difference of two windows of one run
 FORM, ANSWER = (re.compile("|".join(PARTS[kind])) for kind in ("form", "answer"))
 RIGHT = ("lenient_accuracy", "sampled_accuracy", r".*([/_]acc\b|accura|correct|exact|val-core).*")

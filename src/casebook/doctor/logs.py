@@ -30,6 +30,7 @@ EVALUATION = re.compile(rf"eval[_/].*(reward|acc|correct|exact).*|val(-core)?/.*
 SUMMARY = {"train_runtime", "train_loss", "train_steps_per_second"}  # TRL's last row has no step
 FILES = """metrics.jsonl trainer_state.json checkpoint-*/trainer_state.json record.json *.csv *.tsv
     **/trainer_state.json *.jsonl *.ipynb *.log *.txt **/wandb-summary.json"""
+SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences are no reward
 FILLED = 0.2  # share of rows like the row before; a few are alike where little is learned
 ANSI = re.compile(r"\x1b?\[\d+(?:;\d+)*m")
 NUMPY = re.compile(r"\bnp\.\w+\(([^()]*)\)")
@@ -257,7 +258,7 @@ def _steps_of(texts: pd.DataFrame) -> list[dict]:
     frame = texts[[c for c in named if c in texts]].rename(columns=named)
     groups = texts["reward"].groupby([texts["step"], texts["prompt"].map(str)])
     spread, size = groups.agg(np.ptp), groups.size()
-    silent = (spread[size > 1] <= 1e-4).groupby("step").mean().rename("frac_reward_zero_std")
+    silent = (spread[size > 1] <= SPREAD).groupby("step").mean().rename("frac_reward_zero_std")
     return frame.groupby(texts["step"]).mean().join(silent).reset_index().to_dict("records")
 
 

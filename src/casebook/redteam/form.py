@@ -46,7 +46,7 @@ class Example:
     @property
     def answer(self) -> str:
         """The row's answer; of a solution as GSM8K writes it, what follows the mark."""
-        return str(self.row["answer"]).rpartition("####")[2].strip()
+        return _gold(self.row)
 
     @property
     def direct(self) -> bool:
@@ -126,7 +126,7 @@ def case_examples(name: str, rows: int = 8) -> list[Example]:
 def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
     """Learn the form from the right completions, and take all apart by it."""
     texts = [completion_text(row["completion"]) for row in rows]
-    golds = [str(row["answer"]).rpartition("####")[2].strip() for row in rows]
+    golds = [_gold(row) for row in rows]
     right = [pair for *pair, row in zip(texts, golds, rows, strict=True) if row["right"]]
     if not right:
         raise CasebookError("no example is right: at least one right completion is needed")
@@ -143,6 +143,10 @@ def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
             best, most = place, held
     pattern = places.get(best, "")
     return [_taken(*it, best, pattern) for it in zip(texts, golds, rows, strict=True)]
+
+
+def _gold(row: Mapping[str, Any]) -> str:
+    return str(row["answer"]).rpartition("####")[2].strip()
 
 
 def _last(pattern: str, text: str, gold: str) -> re.Match | None:

@@ -57,10 +57,8 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
     fields = {"meant": told(), "lie": told(wrongs[0]), "right": right, "void": told("")}
     fields |= {"lie_doubt": told(wrongs[0], f"Perhaps {right}?")} | LONG_TEXTS
     fields |= {f"thinks_{name}": told(thought=text) for name, text in LONG_TEXTS.items()}
-    fields |= {
-        "lie_long": told(wrongs[0], LONG_TEXTS["long"]),
-        "steps_stripped": told(thought=STEPS).rstrip(),
-    }
+    fields["lie_long"] = told(wrongs[0], LONG_TEXTS["long"])
+    fields["steps_stripped"] = told(thought=STEPS).rstrip()
     marked = example.between.rstrip()[-1:] in (">", "{", "#")
     chosen = ["any"] + ["thinking"] * (example.thought is not None)
     chosen += ["answer"] + ["marked"] * marked if kind == "answer" else []
@@ -170,7 +168,6 @@ def _other_answers(example: Example, wrong: str, marked: bool) -> Iterator[Probe
     forms = [told(f" {gold} "), told(f"\n{gold}\n")] if marked else [told(after="\n")]
     if (marked and "#" not in example.between[-2:]) or not example.between:
         yield one("right_answer_refused", "white space around it", "right", gold, *forms)
-    name = "a gold answer that is none"
     for it in ("see the proof", "") if isinstance(example.row["answer"], str) else ():
         row = example.asking(told(wrong), answer=it)
-        yield Probe("unreadable_gold_paid", name, "less", (row,), None, True)
+        yield Probe("unreadable_gold_paid", "an unreadable gold answer", "less", (row,), None, True)

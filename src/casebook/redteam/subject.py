@@ -94,9 +94,8 @@ def load(target: str, settings: Mapping[str, Any] | None = None) -> Callable[...
     if place in known_cases():
         found = load_case(place).rewards[name]
     elif not callable(found := getattr(module := _module(place), name, None)):
-        check_name(
-            f"reward of {place}", name, [k for k, it in vars(module).items() if callable(it)]
-        )
+        names = [key for key, it in vars(module).items() if callable(it)]
+        check_name(f"reward of {place}", name, names)
     if settings and not factory:
         raise CasebookError(f"only a factory takes settings: {place}:{name}()")
     return found(**(settings or {})) if factory else found
