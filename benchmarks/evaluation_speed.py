@@ -20,11 +20,11 @@ import typer
 
 from casebook.case import load_case
 from casebook.evaluation import evaluate
-from casebook.experiments.arms import read_arms
 from casebook.models import load_base, read_settings
 from casebook.models.generation import token_ids
 from casebook.paths import write_json
 from casebook.records import provenance
+from casebook.settings import read_arms
 
 WAYS = ("free", "trie")  # how an answer is taken: `also_evaluate` of the arm
 

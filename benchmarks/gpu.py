@@ -31,9 +31,8 @@ from unittest.mock import patch
 import typer
 
 from casebook import paths
-from casebook.backend import hardware
 from casebook.case import CasebookError, check_name
-from casebook.models import pretrained
+from casebook.models import hardware, pretrained
 from casebook.paths import read_json, write_json
 from casebook.records import provenance
 
@@ -310,8 +309,8 @@ def _batch(model: str, small: bool) -> tuple[int, int, int]:
 
 def _settings(model: str, device: str, small: bool, folder: Path) -> dict[str, Any]:
     """The poker case's settings with LoRA, this batch and a coin's rewards."""
-    from casebook.experiments.arms import read_arms
     from casebook.models import read_settings
+    from casebook.settings import read_arms
 
     sound = read_arms("poker")["sound"]["overrides"]
     profile = "nano" if model == "nano" else "smol"

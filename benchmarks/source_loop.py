@@ -35,10 +35,10 @@ from transformers import set_seed
 
 from casebook.case import check_name, load_case
 from casebook.evaluation import evaluate
-from casebook.experiments.arms import read_arms
 from casebook.models import load_base, load_saved, read_settings
 from casebook.paths import write_json
 from casebook.records import provenance
+from casebook.settings import read_arms
 from casebook.training import ConstrainedTrainer, read_config, train
 from casebook.training.progress import Progress
 

@@ -9,9 +9,9 @@ import yaml
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, known_cases
 from casebook.experiments import arms as module
-from casebook.experiments.arms import read_arms as arms_of
 from casebook.paths import plain, write_json
 from casebook.records import arms_with_completions, committed, committed_completions, read_record
+from casebook.settings import read_arms as arms_of
 from casebook.training import Run, read_config
 
 ARM = {

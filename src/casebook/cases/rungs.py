@@ -3,7 +3,7 @@
 A null result of a training is informative only if the model could learn the task. A *rung* is a
 task so small that a model of 135 M parameters solves some of it after a few worked examples in its
 prompt. Then groups are not silent, and a reward can teach. Each rung is a variant of its case's
-prompt, `rung-NAME`, for chat models. `experiments.gate` says whether a run had anything to learn
+prompt, `rung-NAME`, for chat models. `records.gate` says whether a run had anything to learn
 from.
 
 Problems are drawn by a seeded generator, the kinds in turn (the place of the right answer, or the
@@ -127,14 +127,6 @@ def split_of(operands: tuple) -> str:
     """The split to which a problem belongs."""
     tenth = int(hashlib.sha256(repr(operands).encode()).hexdigest(), 16) % 10
     return next(split for split, end in TENTHS.items() if tenth < end)
-
-
-def constant_share(rows: Any) -> float:
-    """What the best constant answer, or the best constant place among the choices, gets right."""
-    answers = rows["answer"]
-    offered = rows["choices"] if "choices" in rows.column_names else [()] * len(rows)
-    places = [c.index(a) for a, c in zip(answers, offered, strict=True) if a in c]
-    return max(kind.count(one) for kind in (answers, places) for one in kind) / len(answers)
 
 
 def _rows(rung: Rung, split: str, seed: int):

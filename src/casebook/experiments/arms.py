@@ -17,7 +17,7 @@ from typing import Any
 from casebook import paths, records
 from casebook.case import PROFILES, CasebookError
 from casebook.paths import check_writable, plain, write_json, write_trouble
-from casebook.settings import chosen_runs, read_arms  # noqa: F401 (notebooks take it from here)
+from casebook.settings import chosen_runs
 from casebook.training import Config, Run, read_config, settings_mark, train
 
 ADAPTER_ARM = "grpo"  # the arm whose first seed's adapter is committed, for the other notebooks

@@ -269,9 +269,7 @@ def unsound(
     return faults
 
 
-def _fields(
-    told: Mapping[str, str], labels: Sequence[str], frame: Sequence[str]
-) -> dict[str, str]:
+def _fields(told: Mapping[str, str], labels: Sequence[str], frame: Sequence[str]) -> dict[str, str]:
     """What the templates are filled with."""
     right, think, answer = told["right"], told["think"], told["answer"]
     line, opened = f"{told['reasoning']}\n", f"<{think}><{answer}>"

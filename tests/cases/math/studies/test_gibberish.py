@@ -26,6 +26,7 @@ from casebook.cases.math.studies.gibberish import (
     surprise,
     unseen,
 )
+from casebook.records import studies
 from casebook.training import Run
 
 CORPUS = ["the sum of 3 and 4 is 7", "so x = 5 and the answer is 12"]
@@ -220,7 +221,7 @@ def test_the_healthy_range_is_open_where_nobody_looks(way, expected):
 
 
 def test_the_record_has_the_signs_of_the_runs_that_are_read():
-    signs = recorded()
+    signs = recorded(studies.read("gibberish"))
     assert {HEALTHY, "hot"} <= set(signs)
     for frame in signs["hot"].values():
         assert list(frame.columns) == [*SIGNS, "accuracy"]

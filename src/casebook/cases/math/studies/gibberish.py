@@ -26,7 +26,6 @@ import numpy as np
 import pandas as pd
 
 from casebook.case import load_case
-from casebook.records import studies
 from casebook.rewards import completion_text, repetition_penalty
 
 # A tag, a LaTeX command, a word, a whole number, or any one mark.
@@ -289,10 +288,10 @@ def healthy_range(
     )
 
 
-def recorded() -> dict[str, dict[int, pd.DataFrame]]:
+def recorded(study: Mapping[str, Any]) -> dict[str, dict[int, pd.DataFrame]]:
     """The committed signs: arm -> seed -> frame as `of_run` gives it."""
     found: dict[str, dict[int, pd.DataFrame]] = {}
-    for arm, seeds in studies.read("gibberish")["arms"].items():
+    for arm, seeds in study["arms"].items():
         for seed, kept in seeds.items():
             signs = pd.DataFrame(kept["signs"], columns=[*SIGNS, "accuracy"], dtype=float)
             found.setdefault(arm, {})[int(seed)] = signs.rename(index=int).sort_index()

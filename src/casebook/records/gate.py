@@ -8,8 +8,8 @@ answers, shown to it, teach it more than one constant answer would earn.
 from typing import Any
 
 from casebook.case import load_case
-from casebook.cases.rungs import constant_share
-from casebook.records import committed, difference_of, figures_at, pooled
+from casebook.records.figures import difference_of, figures_at, pooled
+from casebook.records.record import committed
 from casebook.stats import mean_interval, unpack_bits
 
 PASS_RATE = (0.1, 0.7)
@@ -41,3 +41,11 @@ def gate(case: str, arm: str, profile: str = "smol") -> dict[str, Any]:
     low, high = PASS_RATE
     passes = low <= right.mean() <= high and found["silent"]["value"] < MOST_SILENT and clear
     return found | {"constant": constant, "taught": pooled(taught), "passes": bool(passes)}
+
+
+def constant_share(rows: Any) -> float:
+    """What the best constant answer, or the best constant place among the choices, gets right."""
+    answers = rows["answer"]
+    offered = rows["choices"] if "choices" in rows.column_names else [()] * len(rows)
+    places = [c.index(a) for a, c in zip(answers, offered, strict=True) if a in c]
+    return max(kind.count(one) for kind in (answers, places) for one in kind) / len(answers)
