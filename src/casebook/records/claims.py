@@ -210,11 +210,8 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
         command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
         return row | {"evidence": "none", "verdict": NOT_RUN, "word": NOT_RUN, "command": command}
     outcomes = {OPEN if one.outcome == PARTLY else one.outcome for one in found}
-    pairs = list(zip(found, compare, strict=True))
-    told = [a.difference for a, b in pairs if b.get("expected") == "differs" and a.outcome == HELD]
-    signs = {one.value > 0 for one in told}
-    disagree = len(outcomes) > 1 or len(signs) > 1
-    if (row.get("ways") and disagree) or any(b.get("gate") and a.outcome != HELD for a, b in pairs):
+    closed = [a for a, b in zip(found, compare, strict=True) if b.get("gate") and a.outcome != HELD]
+    if (row.get("ways") and len(outcomes) > 1) or closed:
         outcomes = {OPEN}
     worst = next(one for one in (FAILED, OPEN, HELD) if one in outcomes)
     deciding = [one for one in found if one.outcome == worst]

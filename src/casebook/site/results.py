@@ -200,8 +200,10 @@ def _seconds(runs: Sequence[Mapping]) -> str:
 def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
     """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
     found = {}
+    arm, profile = runs[0]["arm"], runs[0]["profile"]
     for way in ("sampled", "greedy"):
-        figures = {run["seed"]: run[when][f"{way}_accuracy"] for run in runs}
+        where = f"{arm}/{when}/{way}_accuracy"
+        figures = records.figures_at(runs[0]["case"], where, runs, profile)
         text = records.figure_text(records.pooled(figures))
         # A line may end before the interval, and nowhere else.
         found[way] = text.replace(" %", "\N{NO-BREAK SPACE}%").replace(", ", ",\N{NO-BREAK SPACE}")
