@@ -223,9 +223,8 @@ def happened(name: str, found: dict) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--make", nargs="*", choices=("tune", "opened"), help="train what is missing"
-    )
+    both = ("tune", "opened")
+    parser.add_argument("--make", nargs="*", choices=both, help="train what is missing")
     asked = parser.parse_args()
     for half in (asked.make or both) if asked.make is not None else ():
         for name, case in halves()[half]:
