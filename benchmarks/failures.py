@@ -28,25 +28,33 @@ tools it is also given the step log alone, in TRL's names with the validation as
 """
 
 import argparse
+import json
+import tempfile
 import zlib
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import tools
 import yaml
 
 from casebook import paths
 from casebook.case import load_case
-from casebook.records import digest
+from casebook.doctor import read_log
+from casebook.records import digest, provenance
 from casebook.rewards import Reward, part, repetition_penalty
 from casebook.settings import read_settings
-from casebook.stats import difference_interval
+from casebook.stats import difference_interval, mean_interval
 
 FROZEN = ""  # the commit that fixed the doctor's bounds, before the second half was opened
 TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+MENDED: dict[str, str] = {}  # what was changed after that, and what the second half said before
+VERSIONS = {"rldoctor": "0.2.0", "rlprobe": "0.1.0", "rlwatch": "0.5.1", "rlvr-audit": "0.1.0"}
 CASES = TABLE["cases"]
 ROWS = 256  # test rows, one sample each
 RISE, STILL = 0.08, 0.05  # of strict accuracy: a healthy run gains more, a faulty one less
@@ -140,11 +148,13 @@ def make(name: str, case: str) -> None:
     """One run, and what tells the truth of it; nothing where both are there."""
     from casebook.evaluation import evaluate
     from casebook.models import load_base, load_saved
-    from casebook.training import read_config, train
+    from casebook.training import log, loop, read_config, train
 
     folder = folder_of(name, case)
     if (folder / "truth.json").exists():
         return
+    log.evaluate = partial(evaluate, greedy=False)  # half the time, and these records need neither
+    loop.input_digests = lambda config: None
     load_case(case).rewards.update(rewards_of(case))
     config = read_config((case, "nano"), settings_of(name, case))
     run = train(config, folder, resume=folder.exists())
@@ -221,14 +231,132 @@ def happened(name: str, found: dict) -> bool:
     return RULES[plan["rule"] if plan else "learned"](found)
 
 
+def truth(name: str, found: dict) -> str:
+    """`faulty`, `healthy`, or `did not happen`."""
+    if not happened(name, found):
+        return "did not happen"
+    return "faulty" if name in TABLE["failures"] else "healthy"
+
+
+# What tools say
+
+
+def groups_of(folder: Path, into: Path) -> Path:
+    """The recorded groups as rlvr-audit reads them: rewards from 0 to 1, and which texts repeat."""
+    texts = read_log(folder).completions
+    top = max(1.0, float(texts["reward"].max()))
+    lines = []
+    for (step, prompt), group in texts.groupby(["step", "prompt"], sort=False):
+        row = {"prompt_id": f"{step} {prompt}", "rewards": [*(group["reward"] / top)]}
+        lines.append(json.dumps(row | {"trajectory_hashes": [*map(digest, group["completion"])]}))
+    file = into / "groups.jsonl"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def said_of(folder: Path, others: Path | None) -> dict[str, dict[str, Any]]:
+    """Tool -> what it calls the run, in our names, and whether it would mend it."""
+    told = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        lines = tools.as_lines(folder, Path(temporary))
+        for tool, path in (("doctor", folder), ("doctor, steps alone", lines)):
+            names, mends = tools.said_by_doctor(path)
+            told[tool] = {"names": sorted(names), "mends": mends}
+        claims = {**tools.CLAIMS, **tools.GROUPS} if others else {}
+        for tool, finds in claims.items():
+            file = groups_of(folder, Path(temporary)) if tool in tools.GROUPS else lines
+            spoken = tools.said_by(tool, str(others / tool / "bin/python"), file)
+            for strict in (False, True) if tool == "rldoctor" else (False,):
+                said = [n.rstrip("!") for n in spoken or () if not strict or n.endswith("!")]
+                names = set().union(*(finds.get(one, set()) for one in said))
+                entry = {"names": sorted(names), "mends": bool(said), "failed": spoken is None}
+                told[tool + ", critical alone" * strict] = entry
+    return told
+
+
+def hit(name: str, said: Mapping) -> bool:
+    plan = TABLE["failures"][name]
+    return bool({*said["names"]} & {*plan["names"]}) and (said["mends"] or "remark" in plan)
+
+
+def share(values: list[bool]) -> dict:
+    """How many, of how many, with the 95 % interval of the share, as if runs were independent."""
+    figure = mean_interval(values) if values else {"low": 0.0, "high": 1.0}
+    ends = {end: round(figure[end], 3) for end in ("low", "high")}
+    return {"count": sum(values), "of": len(values), **ends}
+
+
+def scores(runs: list[dict], tool: str) -> dict:
+    """A tool on some runs: faulty ones named, of all and by kind; false alarms."""
+    base, _, _ = tool.partition(",")
+    finds = {**tools.CLAIMS, **tools.GROUPS}.get(base)
+    claims = set().union(*finds.values()) if finds else None
+    faulty = [run for run in runs if run["truth"] == "faulty"]
+    plans = {run["name"]: TABLE["failures"][run["name"]] for run in faulty}
+    own = [r for r in faulty if claims is None or claims & {*plans[r["name"]]["names"]}]
+
+    def named(some: list[dict]) -> list[bool]:
+        return [hit(run["name"], run["said"][tool]) for run in some]
+
+    kinds = {plan["kind"]: [] for plan in TABLE["failures"].values()}
+    for run in own:
+        kinds[plans[run["name"]]["kind"]].append(run)
+    return {
+        "named_of_all": share(named(faulty)),
+        "named_of_claimed": share(named(own)),
+        "alarms": share([r["said"][tool]["mends"] for r in runs if r["truth"] == "healthy"]),
+        "by_kind": {kind: share(named(some)) for kind, some in kinds.items()},
+        "failed": sum(run["said"][tool].get("failed", False) for run in runs),
+    }
+
+
+def read_runs(some: tuple[str, ...], others: Path | None) -> list[dict]:
+    """The runs of some halves that are there: what happened, and what was said."""
+    found = []
+    for half in some:
+        for name, case in halves()[half]:
+            folder = folder_of(name, case)
+            if (folder / "truth.json").exists():
+                told = paths.read_json(folder / "truth.json")
+                own = {"name": name, "case": case, "half": half, "truth": truth(name, told)}
+                own |= {"settings": digest(settings_of(name, case)), "facts": told}
+                own["log"] = digest((folder / "metrics.jsonl").read_text())
+                found.append(own | {"said": said_of(folder, others)})
+    return found
+
+
+def show(runs: list[dict]) -> None:
+    for run in sorted(runs, key=lambda run: run["truth"]):
+        said, good = run["said"]["doctor"], "-"
+        if run["truth"] == "faulty":
+            good = "hit" if hit(run["name"], said) else "MISSED"
+        if run["truth"] == "healthy":
+            good = "ALARM" if said["mends"] else "ok"
+        print(f"{run['truth']:15}{run['name']:20}{run['case']:9}{good:8}{', '.join(said['names'])}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     both = ("tune", "opened")
     parser.add_argument("--make", nargs="*", choices=both, help="train what is missing")
+    parser.add_argument("--show", nargs="+", choices=both, help="what the doctor says, by run")
+    parser.add_argument("--others", type=Path, help="a folder with an environment for each tool")
+    parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     for half in (asked.make or both) if asked.make is not None else ():
         for name, case in halves()[half]:
             make(name, case)
+    if asked.show:
+        show(read_runs(asked.show, None))
+    if asked.output:
+        runs = read_runs(both, asked.others)
+        record = {"benchmark": "failures", "bounds_fixed_by": FROZEN, "mended": MENDED}
+        record["tools"] = {
+            half: {t: scores([r for r in runs if r["half"] == half], t) for t in runs[0]["said"]}
+            for half in both
+        }
+        record |= {"versions": VERSIONS, "date": str(datetime.now(UTC).date()), "runs": runs}
+        paths.write_json(asked.output, record | {"provenance": provenance()})
 
 
 if __name__ == "__main__":

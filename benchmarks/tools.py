@@ -15,8 +15,8 @@ experiments` leaves them below $RUNS_DIR); seed 0 of each setting of the opened 
 tools as the same JSON lines in TRL's names, the validation as `eval/accuracy`. `--public` names
 published logs with a `diagnosis.json` each, on which the doctor was tuned: there a hit is a sure
 finding (0.5 or more) that the tool names. A tool is judged on what it claims to find (`CLAIMS`).
-`--others` is a Python that has rldoctor 0.2.0, rlprobe 0.1.0 and rlwatch 0.5.1; rlvr-audit 0.1.0
-reads rewards of single groups and no training log.
+`--others` is a Python that has rldoctor 0.2.0, rlprobe 0.1.0 and rlwatch 0.5.1. rlvr-audit 0.1.0
+reads rewards of single groups and no training log: `failures.py` asks it, and here it is not.
 """
 
 import argparse
@@ -135,6 +135,31 @@ for name, severity in spoken:
 """,
 }
 
+GROUPS = {  # as `CLAIMS`, of a tool that reads rewards of single groups and no training log
+    "rlvr-audit": {
+        "zero_variance": {"silent_groups"},
+        "STARVED": {"silent_groups", "no_progress"},
+        "SATURATED": {"silent_groups", "saturated_reward"},
+        "SOFT_PLATEAU": {"silent_groups", "saturated_reward"},
+        "DEPENDENCE_DEAD": {"label_collapse"},
+        "PSEUDO_SIGNAL": {"reward_hacking", "no_progress"},
+    },
+}
+ADAPTERS["rlvr-audit"] = """
+import json, subprocess, sys
+groups = [json.loads(line) for line in open(sys.argv[1])]
+tool = sys.executable.rpartition("/")[0] + "/rlvr-audit"
+size = str(len(groups[0]["rewards"]))
+said = subprocess.run([tool, "inspect", "--file", sys.argv[1], "--G", size],
+                      capture_output=True, text=True)
+report = json.loads(said.stdout)
+for verdict, count in report["verdict_histogram"].items():
+    if verdict != "HEALTHY" and count >= report["n_prompts"] / 2:
+        print(verdict)
+if report["advantage_collapse"]["frac_zero_variance_groups"] >= 0.5:
+    print("zero_variance")
+"""
+
 
 def half(case: str, arm: str) -> str:
     """`tune` or `opened`, by the setting's name alone."""
@@ -229,7 +254,7 @@ def on_logs(python: str, runs: list[Path], public: Path | None, folder: Path) ->
     scores = {kind: {tool: Counter() for tool in claims} for kind in ("nano", "public")}
     for kind, log, known, fine in cases:
         file = as_lines(log, folder)
-        spoken = {tool: said_by(tool, python, file) for tool in ADAPTERS}
+        spoken = {tool: said_by(tool, python, file) for tool in CLAIMS}
         strict = {name for name in spoken["rldoctor"] or () if name.endswith("!")}
         spoken["rldoctor, critical alone"] = strict
         for tool, table in claims.items():
