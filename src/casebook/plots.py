@@ -167,15 +167,15 @@ def learning_curve(runs: Sequence[pd.DataFrame], columns: Mapping[str, str], tit
             for curve in curves:
                 ax.plot(curve.index, curve, color=color, linewidth=0.8, alpha=0.5)
         mean = pd.concat(curves, axis=1, join="inner").mean(axis=1)
-        # How often the form is right is no accuracy; dashed, it does not hide one below it.
-        dashes = "--" if label == "well formed" else "-"
+        dashes = {"well formed": "--", "lenient": "-."}.get(label, "-")  # apart in grey, too
         ax.plot(mean.index, mean, color=color, linestyle=dashes, marker="o", markersize=3.5)
         ends.append((float(mean.iloc[-1]), label, color))
     ax.set_ylim(0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("optimiser step")
     ax.set_ylabel("share of held-out prompts")
-    _label_ends(ax, ends)
+    label_ends(ax, ends)
     return drawn
 
 
@@ -362,6 +362,7 @@ def _curves(
 ) -> None:
     """Draw (column, label, colour) as thin raw and thick averaged lines, or dots where few."""
     ends, drawn = list(ends), bool(ends)
+    dashes = cycle(("--", "-.", ":"))  # apart in grey, too
     for column, label, color in curves:
         if column not in metrics or metrics[column].isna().all():
             continue
@@ -370,19 +371,20 @@ def _curves(
         seldom = len(values) == 1 or len(values) < len(metrics) / 2  # where completions were kept
         smooth = values.rolling(1 if seldom else WINDOW, center=True, min_periods=1).mean()
         ax.plot(values, color=color, linewidth=0.7, alpha=0.4)
-        ax.plot(smooth, "o" if seldom else "-", color=color, markersize=4)
+        look = "-" if color == COLORS["policy"] else next(dashes)
+        ax.plot(smooth, "o" if seldom else look, color=color, markersize=4)
         ends.append((float(smooth.iloc[-1]), label, color))
     if not drawn:
         ax.text(0.5, 0.5, f"no {what} logged", transform=ax.transAxes, ha="center", color="#777777")
         ax.set_yticks([])
     ax.set_ylim(bottom=bottom)  # before the labels, which are moved apart on this scale
-    _label_ends(ax, ends)
+    label_ends(ax, ends)
 
 
 # Parts
 
 
-def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Write (height, text, colour) to the right of the axes, moved apart where they collide.
 
     A thin line leads from where a curve ends to its label.

@@ -1,8 +1,8 @@
 """Maps of a landscape: a plan, or a value for every parcel.
 
-One colour a label, the same in every figure of the case: five of Okabe and Ito (2008), which stay
-apart for readers who see colours differently, and differ in lightness, too. Land that is habitat
-already is the same green as new habitat, darker and hatched: it was not decided.
+One colour a label, the same in every figure of the case: hues of Okabe and Ito (2008), which stay
+apart for readers who see colours differently, at lightnesses that stay apart in grey. Habitat is
+hatched. Land that is habitat already is darker than new habitat: it was not decided.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,15 @@ from casebook.cases.landuse.landscape import Landscape
 
 COLOURS = {
     "wheat": "#F0E442",
-    "oat": "#E69F00",
+    "oat": "#CB8A00",
     "habitat": "#009E73",
-    "corn": "#D55E00",
-    "soy": "#56B4E9",
+    "corn": "#B04A00",
+    "soy": "#7FCBF5",
 }
 EXISTING = "#00553e"  # habitat already
 NOTHING = "#ffffff"
-HATCH = "#4f9c84"
+HATCHES = {COLOURS["habitat"]: ("....", "#b9ead9"), EXISTING: ("////", "#4f9c84")}
+HATCHES[NOTHING] = ("////", "#c9c9c9")
 MAP_WIDTH = 4.6  # inches of a single map, without its legend
 VALUES = LinearSegmentedColormap.from_list(
     "values", ["#f7fbff", "#a9d0ea", plots.COLORS["policy"], "#06283d"]
@@ -38,25 +39,25 @@ VALUES = LinearSegmentedColormap.from_list(
 
 
 def plan_map(landscape: Landscape, labels: Sequence[str], title: str, ax: Axes) -> None:
-    """What is planted where: one colour a label, existing habitat darker and hatched.
+    """What is planted where: one colour a label, existing habitat darker, habitat hatched.
 
     `legend(figure, landscape)` draws one legend for all maps of a figure.
     """
     ax.set_title(title)
     colours = np.array([COLOURS[label] for label in labels], dtype=object)
     colours[landscape.habitat] = EXISTING
-    _draw(ax, landscape, colours, landscape.habitat, HATCH)
+    _draw(ax, landscape, colours)
 
 
 def legend(drawn: Figure, landscape: Landscape) -> None:
     """One legend of all labels below the maps of a figure."""
-    entries = [
-        Patch(facecolor=COLOURS[k], label="new habitat" if k == HABITAT else k) for k in LABELS
-    ]
+    names = {COLOURS[k]: "new habitat" if k == HABITAT else k for k in LABELS}
     if landscape.habitat.any():
-        entries.append(
-            Patch(facecolor=EXISTING, hatch="////", label="habitat already", edgecolor=HATCH)
-        )
+        names[EXISTING] = "habitat already"
+    entries = []
+    for colour, name in names.items():
+        hatch, line = HATCHES.get(colour, (None, colour))
+        entries.append(Patch(facecolor=colour, hatch=hatch, edgecolor=line, label=name))
     drawn.legend(handles=entries, loc="outside lower left", ncols=len(entries), fontsize=8)
 
 
@@ -80,7 +81,7 @@ def value_map(
         ax.set_title(title)
     shown = np.array([NOTHING] * len(values), dtype=object)
     shown[known] = [to_hex(colour) for colour in VALUES(scale(values[known]))]
-    _draw(ax, landscape, shown, ~known, "#c9c9c9")
+    _draw(ax, landscape, shown)
     bar = ax.figure.colorbar(
         ScalarMappable(scale, VALUES), ax=ax, shrink=0.7, aspect=22, pad=0.02, anchor=(0, 0.9)
     )
@@ -89,9 +90,7 @@ def value_map(
     return ax.figure
 
 
-def _draw(
-    ax: Axes, landscape: Landscape, colours: np.ndarray, hatched: np.ndarray, hatch_colour: str
-) -> None:
+def _draw(ax: Axes, landscape: Landscape, colours: np.ndarray) -> None:
     """The parcels with thin borders, a scale bar, and no ticks."""
     west, south, east, north = landscape.parcels.total_bounds
     pad = 0.01 * max(east - west, north - south)
@@ -102,8 +101,9 @@ def _draw(
     _scale_bar(ax, west, east - west)
     paths = [_path(shape) for shape in landscape.parcels.geometry]
     line = 0.4 if len(paths) <= 1500 else 0.0  # on large maps they would be all there is
-    for which, hatch in ((~hatched, None), (hatched, "////")):
-        chosen = np.flatnonzero(which)
+    hatches = [HATCHES.get(colour) for colour in colours]
+    for hatch in dict.fromkeys(hatches):
+        chosen = [i for i, own in enumerate(hatches) if own == hatch]
         drawn = PathCollection(
             [paths[i] for i in chosen],
             facecolors=list(colours[chosen]),
@@ -111,8 +111,8 @@ def _draw(
             linewidths=line,
         )
         if hatch:
-            drawn.set_hatch(hatch)
-            drawn.set_hatchcolor(hatch_colour)
+            drawn.set_hatch(hatch[0])
+            drawn.set_hatchcolor(hatch[1])
         ax.add_collection(drawn)
 
 
