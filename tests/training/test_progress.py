@@ -10,5 +10,5 @@ def test_the_line_of_the_last_step_stays_when_a_training_has_been_measured():
     progress.update(2, {"loss": 0.0, "reward": 0.5, "frac_reward_zero_std": 0.25})
     progress.measuring("after")(8, 8)
     progress.close()
-    last = "run: step 2/2, reward 0.50, groups without gradient 25%"
+    last = "run: step 2/2, reward 0.50, silent groups 25%"
     assert shown == [last + ", 0:00 left", "run: measuring after, 8 of 8 completions", last]

@@ -17,7 +17,7 @@ class Progress:
     """Shows the steps of one training, or nothing if `quiet`."""
 
     def __init__(self, title: str, quiet: bool = False):
-        self.title, self.quiet, self.held_out, self.last = title, quiet, "", title
+        self.title, self.quiet, self.held_out, self.last = title, quiet, ("", 0), title
         self.renew, self.said = None, 0.0
 
     def start(self, step: int, steps: int) -> None:
@@ -34,10 +34,12 @@ class Progress:
         figures = f"loss {logs['loss']:.2f}"  # of a supervised control, which has no reward
         if "reward" in logs:
             without = logs.get("frac_reward_zero_std", float("nan"))
-            figures = f"reward {logs['reward']:.2f}, groups without gradient {without:.0%}"
+            figures = f"reward {logs['reward']:.2f}, silent groups {without:.0%}"
         per_step = (time.perf_counter() - self.started) / max(step - self.first, 1)
         left = per_step * (self.steps - step)
-        self.last = line = f"{self.title}: step {step}/{self.steps}, {figures}{self.held_out}"
+        held_out, measured = self.held_out
+        held_out += f" (step {measured})" if step != measured and held_out else ""
+        self.last = line = f"{self.title}: step {step}/{self.steps}, {figures}{held_out}"
         due = step % max(self.steps // 10, 1) == 0 or step == self.steps
         if self.renew:
             self.renew(f"{line}, {left // 60:.0f}:{left % 60:02.0f} left")
@@ -47,7 +49,7 @@ class Progress:
     def note(self, step: int, figures: Mapping[str, float]) -> None:
         """Remember the newest held-out figures, to be shown with the next step."""
         if "greedy_accuracy" in figures:
-            self.held_out = f"; held out (step {step}) greedy {figures['greedy_accuracy']:.0%}"
+            self.held_out = f"; held out greedy {figures['greedy_accuracy']:.0%}", step
 
     def measuring(self, what: str) -> Callable[[int, int], None]:
         """Shows the completions done and to do of a measurement."""
