@@ -69,7 +69,7 @@ SICK = {
     "repetition": log_of(texts_of(completion=LOOP)),
     "gibberish": log_of(texts_of((0.7, 0.1), completion=GONE)),
     "kl_runaway": log_of(kl=6 * UP**2),
-    "kl_too_strong": log_of(kl=5e-4 + 1e-5 * NOISE, asked={"beta": 1.0}, **FLAT),
+    "kl_too_strong": log_of(kl=2e-3 * UP + 0.04 * (UP == 1), asked={"beta": 1.0}, **FLAT),
     "label_collapse": log_of(texts_of(extracted="flush")),
     "rate_too_high": log_of(reward=1 - 0.9 * np.abs(2 * UP - 0.8) + 0.02 * NOISE),
     "tiny_differences": log_of(reward_std=2e-3, reward=0.6 + 1e-3 * UP),
@@ -96,6 +96,9 @@ def test_a_run_that_learns_is_left_in_peace():
     for texts in (None, texts_of()):
         assert diagnose(log_of(texts)).findings == []
     assert not diagnose(SICK["no_progress"]).healthy
+    rose, sharp = 0.6 + 0.6 * np.minimum(UP, 1.6 - UP), np.where(UP < 0.5, 0.5, 0.01)
+    assert "label_collapse" in named(log_of(entropy=sharp, reward=rose))
+    assert diagnose(log_of(entropy=sharp, reward=rose)).healthy
 
 
 def test_what_cannot_be_told_is_said_with_the_column_that_is_missing():
@@ -112,6 +115,14 @@ def test_evidence_shows_at_most_three_completions_and_the_groups_that_would_do()
     assert "groups of 1" in next(f for f in said if f.name == "silent_groups").evidence
     hacked = next(f for f in diagnose(SICK["reward_hacking"]).findings if "hack" in f.name)
     assert hacked.evidence.count("so it is") == 3
+
+
+def test_a_number_where_a_text_was_cut_off_is_no_answer():
+    cut = {"truncated": True, "extracted": "18", "correct": False}
+    working = log_of(texts_of(completion="3 * 6 = 18\n", **cut), completions__clipped_ratio=0.9)
+    assert {"truncation", "eos_never_learned"} & named(working) == {"truncation"}
+    rambling = log_of(texts_of(completion="<answer>18</answer> so 3 *", **cut))
+    assert {"truncation", "eos_never_learned"} & named(rambling) == {"eos_never_learned"}
 
 
 def test_a_part_that_is_only_logged_is_not_dead_and_a_spike_of_the_kl_no_runaway():

@@ -48,8 +48,14 @@ class Finding:
 
 
 def shown(texts: Iterable[str]) -> str:
-    short = [text if len(text) <= 90 else text[:87] + "..." for text in map(str, texts)]
-    return "; ".join(repr(text) for text in short[:3])
+    return "; ".join(repr(t if len(t) <= 90 else f"{t[:87]}...") for t in [*map(str, texts)][:3])
+
+
+def answered(texts: pd.DataFrame) -> float:
+    """The share that had come to an answer and went on: a number at a text's end may be any."""
+    read = texts.loc[texts["extracted"].notna(), ["completion", "extracted"]].map(str).to_numpy()
+    goes_on = [re.search(r"[^\W\d_]{2}|[}>]", text.rpartition(own)[2]) for text, own in read]
+    return sum(map(bool, goes_on)) / max(len(texts), 1)
 
 
 def surest(said: Mapping[str, float]) -> Found:
@@ -332,18 +338,18 @@ class Examined(Seen):
         said = f"The median KL went from {first:.2g} to {last:.2g} nats per token."
         return (sure, said) if last >= max(far, growth * first) else None
 
-    def kl_too_strong(self, strong: float) -> Found:
+    def kl_too_strong(self, strong: float, near: float) -> Found:
         kl, loss, ends, still = self["kl"], self["loss"], self.reward, self.course(self["kl"])
         beta = self.setting("beta")
         if beta is None and len(loss) == len(kl) and (kl > 1e-6).sum() >= TREND:
             ratio = loss[kl > 1e-6] / kl[kl > 1e-6]
             beta = np.median(ratio) if ratio.std() < 0.2 * abs(np.median(ratio)) else None
-        if not beta or beta < strong or ends is None or still is None:
+        if not beta or beta < strong or not ends or ends.tells or not still:
             return None
-        if ends.tells or still.gain > max(still.first, SPREAD):
+        if (late := np.median(kl[len(kl) // 2 :])) > near and still.gain > max(still.first, SPREAD):
             return None
         said = f"At beta {beta:.2g} the reward moved by {ends.gain:+.3f}"
-        return 0.7, f"{said}, and the KL stays at {still.last:.2g} nats per token."
+        return 0.7, f"{said}, and the median KL stays at {late:.2g} nats per token."
 
     # Text
 
@@ -361,14 +367,14 @@ class Examined(Seen):
                 often = (length >= top - 1e-6).sum() >= max(3, 0.03 * len(length))
                 cap = int(top) if often else near if top >= 0.985 * near > 0 else np.inf
             at = (length >= 0.95 * cap).astype(float)
-            early = 0.5 * (Change(at).first >= 0.6)
-            sure = 0.45 + 0.5 * at.mean() if at.mean() >= at_cap else early
+            often = at.mean() >= at_cap
+            sure = 0.45 + 0.5 * at.mean() if often else 0.5 * (Change(at).first >= 0.6)
             said = f"The mean length is about {cap:.0f} tokens at {at.mean():.0%} of the steps"
         else:
             return None
-        if (newest := self.newest("truncated", "extracted")) is not None:
+        if (newest := self.newest("truncated", "extracted", "completion")) is not None:
             ended = newest[newest["truncated"] > 0]
-            unanswered = ended["extracted"].isna().mean() if len(ended) else 0.0
+            unanswered = 1 - answered(ended) if len(ended) else 0.0
             sure *= unanswered >= 0.5  # a completion that is cut after its answer loses nothing
             said += f"; {unanswered:.0%} of those recorded last had no answer yet"
         return (sure, f"{said}.") if sure else None
@@ -429,23 +435,22 @@ class Examined(Seen):
             said += f", which is right for at most {right.iloc[0]:.0%}."
             one = prompts >= FEWEST and most.sum() >= max(share, factor * right.iloc[0])
             return (0.85, said) if one else None
+        sure = 0.5 - 0.2 * self.learned  # what follows shows no answers
         if entropy and not self.at_top and entropy.last < min(0.1 * entropy.first, 0.05):
-            return 0.5, f"Entropy went from {entropy.first:.2g} to {entropy.last:.2g} per token."
+            return sure, f"Entropy went from {entropy.first:.2g} to {entropy.last:.2g} per token."
         low, high, silent = self["length_min"], self["length_max"], self["reward_std"] <= SPREAD
         if TREND <= len(low) == len(high) == len(silent):
             alike, quiet = Change((low == high).astype(float)), Change(silent.astype(float))
             if min(alike.last, quiet.last) > 0.5 and quiet.first < 0.4:
-                return 0.5, "All completions of a step have one length, and most groups one reward."
+                return sure, "All completions of a step have one length, most groups one reward."
         return None
 
     def eos_never_learned(self) -> Found:
         last = self.newest("truncated", "extracted", "completion")
         cut = last["truncated"] > 0 if last is not None else pd.Series([False])
-        if cut.mean() < 0.8 or last.loc[cut, "extracted"].notna().mean() < 0.5:
+        if cut.mean() < 0.8 or answered(last[cut]) < 0.5:
             return None
         return 0.8, f"{cut.mean():.0%} cut, most after an answer: {shown(last['completion'][-2:])}."
-
-    # Measuring
 
     def evaluation_missing(self) -> Found:
         times = len(self.log.evaluations)
@@ -496,10 +501,5 @@ def not_told(see: Examined) -> dict[str, str]:
 
 def healthy(findings: Iterable[Finding], see: Examined) -> bool:
     """Whether one would let the run go on: what is `mild` does not stop one that clearly learns."""
-    for one in findings:
-        words = FINDINGS[one.name]
-        soft = "mild" in words or (one.name == "label_collapse" and one.sure < 0.6)
-        passes = "remark" in words or (soft and see.learned and one.sure < 0.97)
-        if one.sure >= (0.7 if "mild" in words else 0.5) and not passes:
-            return False
-    return True
+    mild, told = 0.97 if see.learned else 0.7, [(one.sure, FINDINGS[one.name]) for one in findings]
+    return all("remark" in w or sure < (mild if "mild" in w else 0.5) for sure, w in told)
