@@ -314,7 +314,7 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
         ends = (difference.value, difference.low, difference.high)
         value, low, high = (f"{scale * end:+{digits}}" for end in ends)
         if len(rights) == 1:
-            text += f", of other rows; on the {min(rows)} of both" if len(rows) > 1 else ""
+            text += f", of different rows; on the {min(rows)} rows of both" if len(rows) > 1 else ""
             text += f": {value} {unit} [{low}, {high}]{', equivalent' * equivalent}"
         least, more = (scale * x for x in (difference.critical, difference.powered))
         power = f"critical difference {least:{digits}}, with 80 % power {more:{digits}} {unit}"
@@ -535,7 +535,7 @@ def _said_of(row: Mapping[str, Any]) -> str:
 def _why(row: Mapping[str, Any]) -> str:
     why = row["note"]
     if "measured" in row:  # folded: long, and the verdict says what comes of it
-        figures = f"{row['measured']} ({row['power']})"
+        figures = row["measured"] + f" ({row['power']})" * bool(row["power"])
         why += f" <details><summary>figures</summary>{figures}</details>"
     if "document" in row:
         why += " ([{title}]({address}), {date})".format(**row["document"])
