@@ -1,7 +1,7 @@
 """What a case is, and how one is found by name.
 
-A case is a folder under `casebook/cases/` whose `__init__.py` defines `CASE`. Nothing here
-imports one before it is asked for, so a case with heavy dependencies costs the others nothing.
+A case is a folder under `casebook/cases/` whose `__init__.py` defines `CASE`, or any folder with a
+`task.py`. None is imported before it is asked for, so heavy dependencies cost the others nothing.
 """
 
 import importlib
@@ -104,8 +104,7 @@ class Case:
         labels: the answers there are, in a fixed order; empty where answers are open.
         load: `load(split, profile="nano", seed=0, variant=None)` -> `datasets.Dataset` with the
             columns `prompt`, `answer` and the case's own. The splits are disjoint whatever the
-            seeds; `seed` chooses the rows of a split's pool, and their order. An
-            unknown split, profile or variant is a `CasebookError`.
+            seeds; `seed` chooses the rows of a split's pool, and their order. Unknown: an error.
         grade: `grade(completion, answer, variant=None)` -> `Grade`, of a string or a list of
             messages; anything else is an empty completion, and an invalid right answer never
             matches. Takes bounded time, and raises only for an unknown variant.
@@ -152,7 +151,7 @@ def known_cases() -> tuple[str, ...]:
 
 
 def load_case(name: str) -> Case:
-    """The case called `name`.
+    """The case called `name`, or the one in the folder `name` (`casebook.folder`).
 
     Raises:
         UnknownName: there is no such case; the message lists those there are.
@@ -160,8 +159,9 @@ def load_case(name: str) -> Case:
     >>> load_case("poker").labels[0]
     'high card'
     """
-    check_name("case", name, known_cases())
-    return importlib.import_module(f"casebook.cases.{name}").CASE
+    known = name in known_cases()
+    found = importlib.import_module(f"casebook.cases.{name}" if known else "casebook.folder")
+    return found.CASE if known else found.case_of(name)
 
 
 def check_skills(

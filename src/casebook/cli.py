@@ -69,7 +69,7 @@ def _use_data(folder: Path | None) -> str | None:
     return named
 
 
-Case = Annotated[str, Argument(help="Name of the case.")]
+Case = Annotated[str, Argument(help="Name of the case, or its folder.")]
 Profile = Annotated[str, Option(help="Model and budget.")]
 Seed = Annotated[int, Option(min=0, max=SEEDS, help="Seed of the run.")]
 Arms = Annotated[list[str] | None, Option("--arm", help="Only this arm; repeat for more.")]
@@ -111,7 +111,8 @@ def about(
 
         _say(f"casebook {__version__}, commit {revision()['revision'] or 'unknown'}")
         raise typer.Exit
-    needs_checkout = context.invoked_subcommand not in (None, "hardware", "doctor", "redteam")
+    alone = (None, "hardware", "doctor", "redteam", "new", "check")
+    needs_checkout = context.invoked_subcommand not in alone
     if needs_checkout and "--help" not in sys.argv and not paths.CONFIGS.is_dir():
         raise CasebookError("there is no checkout here; set CASEBOOK_ROOT to its folder")
 
@@ -191,7 +192,7 @@ def train(
 
 @app.command()
 def evaluate(
-    case: Annotated[str, Option(help="Name of the case.")],
+    case: Annotated[str, Option(help="Name of the case, or its folder.")],
     model: Annotated[Path | None, Option(help="A model's folder; default: the base.")] = None,
     profile: Annotated[str | None, Option(help="Default: the training's.")] = None,
     split: Annotated[str, Option(help="train, validation or test.")] = "test",
@@ -205,6 +206,7 @@ def evaluate(
 ) -> None:
     """Measure a model on a case's rows: accuracy with 95 % intervals, as in record.json."""
     variant = f"shots{shots}" if shots else variant
+    case = load_case(case).name  # of a folder as records write it
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     check_name("profile", profile or "nano", PROFILES)
     check_name("split", split, SPLITS)
@@ -321,6 +323,37 @@ def redteam(
 
 
 @app.command()
+def new(
+    name: Annotated[str, Argument(help="Folder to write.")],
+    csv: Annotated[Path | None, Option(help="Rows: columns prompt, answer, and split.")] = None,
+    grader: Annotated[str, Option(help="Of the rows: number, label or math.")] = "number",
+    reasoning_gym: Annotated[str, Option(help="Name of a task of that package.")] = "",
+) -> None:
+    """Write a case of your own: task.py and a YAML file a profile; by default 4x4 Sudoku."""
+    from casebook import newcase
+
+    newcase.new(name, csv, grader, reasoning_gym)
+    _say(f"{name}: task.py, nano.yaml, t4.yaml. Next:")
+    for command in ("nano build {0}", "check {0}", "train --config {0}/nano.yaml"):
+        _say(f"  casebook {command.format(name)}")
+
+
+@app.command()
+def check(case: Case, as_json: Json = False) -> None:
+    """Before a training: what is wrong with a case's rows, grader, rewards and base model?
+
+    Exit code 0 where nothing was found, 1 with findings, 2 where the case cannot be read.
+    """
+    from casebook.newcase.check import check as look
+
+    found = look(case)
+    wrong = [kind for kind, _ in found if kind != "note"]
+    told = [*(f"{kind}: {said}" for kind, said in found), f"Findings: {len(wrong)}"]
+    _say(json.dumps(found, indent=1) if as_json else "\n".join(told))
+    raise typer.Exit(int(bool(wrong)))
+
+
+@app.command()
 def site(output: Annotated[Path | None, Option(help="Folder to write.")] = None) -> None:
     """Build the pages from your executed notebooks, or else from the committed ones."""
     paths.check_writable(output or paths.REPORTS)
@@ -398,15 +431,16 @@ def build(
     steps: Annotated[int | None, Option(min=1, help="Steps of 64 demonstrations.")] = None,
     seed: Seed = 0,
     without: Annotated[list[str] | None, Option(help="Skill to leave out.")] = None,
-    size: Annotated[str, Option(help="nano, small or tiny.")] = "nano",
+    size: Annotated[str | None, Option(help="nano, small or tiny.")] = None,
     start: Annotated[Path | None, Option(help="Start from this model.")] = None,
     output: Annotated[Path | None, Option(help="Default: data/nano/CASE.")] = None,
 ) -> None:
     """Build a case's embedded base model from demonstrations, measure it, write its card."""
+    case = load_case(case).name  # of a folder as records write it
     skills = [name for planted in load_case(case).skills.values() for name in planted]
     for name in without or ():
         check_name(f"skill of {case}", name, skills)
-    check_name("size", size, ("nano", "small", "tiny"))
+    check_name("size", size or "nano", ("nano", "small", "tiny"))
     if output:
         paths.check_writable(output)
     from casebook.experiments.nano import build, write_card

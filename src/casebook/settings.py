@@ -20,6 +20,7 @@ import yaml
 
 from casebook import paths
 from casebook.case import KL_PART, PROFILES, CasebookError, check_name, known_cases, load_case
+from casebook.folder import beside, place
 
 # TRL's GRPO, the loops of `casebook.grpo`, and the supervised controls.
 METHODS = ("grpo", "plain_reinforce", "plain_ppo", "plain_grpo", "sft", "rejection")
@@ -270,13 +271,13 @@ def read_settings(case: str, profile: str) -> dict[str, Any]:
     """
     load_case(case)
     check_name("profile", profile, PROFILES)
-    path = paths.CONFIGS / case / f"{profile}.yaml"
+    path = place(case) / f"{profile}.yaml"
     if not path.exists():
         own = ", ".join(name for name in PROFILES if path.with_stem(name).exists())
         raise CasebookError(
             f"the case {case!r} has no configuration for {profile!r} ({path}), only for {own}"
         )
-    return read_yaml(path)
+    return beside(read_yaml(path), path)
 
 
 def checked(
@@ -298,7 +299,7 @@ def checked(
     if isinstance(source, tuple):
         settings, where = read_settings(*source), "/".join(source)
     else:
-        settings, where = read_yaml(Path(source)), str(source)
+        settings, where = beside(read_yaml(Path(source)), Path(source)), str(source)
     settings = settings | dict(overrides or {})
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         raise CasebookError("WORLD_SIZE is above 1: one training is one process on one GPU")
@@ -319,7 +320,7 @@ def check_present(settings: Mapping[str, Any]) -> None:
     model = settings["model_name_or_path"]
     on_disk = model.count("/") > 1 or model.startswith((".", "/", "~"))  # a hub's id is neither
     if on_disk and not (paths.ROOT / model).is_dir() and not Path(model).is_dir():
-        raise CasebookError(f"there is no model folder at {model} (model_name_or_path)")
+        raise CasebookError(f"there is no model folder at {model}: casebook nano build makes one")
     for (name, values), library in LIBRARIES.items():
         if settings.get(name) in values and find_spec(library) is None:
             raise CasebookError(

@@ -30,6 +30,7 @@ from casebook.training.supervised import collate
 # line end, or any other character, each with the blank before it: so decoding is joining, and no
 # token holds a sentence.
 PIECES = r"</?\w+>| ?[A-Z](?![a-z])| ?[A-Za-z][a-z]*| ?\\[a-z]+| ?\d+| ?####|\n| ?[^\sA-Za-z\d]|\s"
+APART = PIECES.replace(r" ?\d+", r" ?\d")  # of a case of one's own: it can write any number
 # Hidden size, feed-forward size, layers: the shipped one, and two smaller for comparison.
 SIZES = {"nano": (128, 384, 4), "small": (64, 192, 4), "tiny": (32, 96, 2)}
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
@@ -37,6 +38,7 @@ MAX_LENGTH = 128  # tokens of prompt and completion; longer demonstrations are c
 BATCH = 64
 STEPS = 2_000  # of a first build; later ones take as many as the shipped one did
 LEARNING_RATE = 2e-3
+OWN_STEPS, OWN_RATE, OWN_SIZE = 300, 5e-3, "small"  # of a case of one's own: about a minute
 VOCABULARY_SAMPLE = 4_000  # demonstrations read for the vocabulary
 CARD_SAMPLES = 4  # completions of each validation row behind the card's figures
 CARD = Path(__file__).with_name("card.md")  # what `write_card` fills in
@@ -44,7 +46,7 @@ CARD = Path(__file__).with_name("card.md")  # what `write_card` fills in
 
 def folder(case: str) -> Path:
     """Where the checkpoint of a case lies."""
-    return paths.DATA / "nano" / case
+    return paths.ROOT / read_settings(case, "nano")["model_name_or_path"]
 
 
 def build(
@@ -53,7 +55,7 @@ def build(
     steps: int | None = None,
     seed: int = 0,
     without: Collection[str] = (),
-    size: str = "nano",
+    size: str | None = None,
     start: Path | None = None,
     log: Callable[[str], None] = print,
 ) -> Path:
@@ -62,10 +64,11 @@ def build(
     Args:
         output: the folder to write; by default the shipped one, `data/nano/<case>`.
         steps: optimiser steps of 64 demonstrations each, at least one; by default as many as the
-            shipped checkpoint took, else 2,000. Seven to fifteen minutes on one thread.
+            shipped checkpoint took, else 2,000: seven to fifteen minutes on one thread. Of a case
+            of one's own 300.
         seed: decides the demonstrations, their order and the initial weights.
         without: skills that the demonstrations leave out: the base of a control.
-        size: one of `SIZES`.
+        size: one of `SIZES`; by default `nano`, of a case of one's own `small`.
         start: a model of this case to go on from, at a tenth of the learning rate: supervised
             fine-tuning on what `without` leaves.
         log: called with a line of progress every 50 steps.
@@ -79,11 +82,12 @@ def build(
     """
     shipped, case = folder(case) / "build.json", load_case(case)
     usual = json.loads(shipped.read_text())["steps"] if shipped.exists() else STEPS
-    steps = steps or usual
+    usual, size = (usual, size or "nano") if case.number else (OWN_STEPS, size or OWN_SIZE)
+    steps, length = steps or usual, read_settings(case.name, "nano")["max_seq_length"]
     check_name("size", size, SIZES)
     if start and size != "nano":
         raise CasebookError("a build that starts from a model keeps that model's size")
-    if (steps != usual or without or size != "nano" or start) and output is None:
+    if (steps != usual or without or size != "nano" or start) and case.number and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
     output = output or folder(case.name)
     set_seed(seed)
@@ -91,15 +95,15 @@ def build(
         model, tokenizer = _loaded(case.name, start)
     else:
         tokenizer = build_tokenizer(case, seed)
-        model = LlamaForCausalLM(model_config(tokenizer, size))
-    rate = LEARNING_RATE / 10 if start else LEARNING_RATE
+        model = LlamaForCausalLM(model_config(tokenizer, size, length))
+    rate = (LEARNING_RATE if case.number else OWN_RATE) / (10 if start else 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
     turns = {"total_steps": steps + 1, "pct_start": 0.05}
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, **turns)
     demonstrations = iter(case.demonstrations(seed, without))
     model.train()
     for step in range(1, steps + 1):
-        batch = collate(tokenizer, list(islice(demonstrations, BATCH)), MAX_LENGTH)
+        batch = collate(tokenizer, list(islice(demonstrations, BATCH)), length)
         loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -188,12 +192,12 @@ def write_card(case: str, output: Path) -> Path:
 
 def build_tokenizer(case: Case, seed: int = 0) -> PreTrainedTokenizerFast:
     """A word-level tokenizer over the pieces that occur in a case's demonstrations."""
-    pieces: set[str] = set()
+    pieces, pattern = set(), PIECES if case.number else APART
     for row in islice(case.demonstrations(seed), VOCABULARY_SAMPLE):
-        pieces.update(re.findall(PIECES, row["prompt"] + row["completion"]))
+        pieces.update(re.findall(pattern, row["prompt"] + row["completion"]))
     words = {word: i for i, word in enumerate([PAD, EOS, UNKNOWN, *sorted(pieces)])}
     core = Tokenizer(models.WordLevel(words, unk_token=UNKNOWN))
-    core.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
+    core.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     core.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
@@ -206,7 +210,9 @@ def build_tokenizer(case: Case, seed: int = 0) -> PreTrainedTokenizerFast:
     )
 
 
-def model_config(tokenizer: PreTrainedTokenizerFast, size: str = "nano") -> LlamaConfig:
+def model_config(
+    tokenizer: PreTrainedTokenizerFast, size: str = "nano", length: int = MAX_LENGTH
+) -> LlamaConfig:
     """Llama with about 0.86 million parameters at the usual size: enough for the task."""
     hidden, feed_forward, layers = SIZES[size]
     return LlamaConfig(
@@ -215,7 +221,7 @@ def model_config(tokenizer: PreTrainedTokenizerFast, size: str = "nano") -> Llam
         intermediate_size=feed_forward,
         num_hidden_layers=layers,
         num_attention_heads=4,
-        max_position_embeddings=2 * MAX_LENGTH,
+        max_position_embeddings=2 * length,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from casebook.case import CasebookError, check_name, known_cases
+from casebook import folder
+from casebook.case import CasebookError, check_name
 from casebook.redteam.form import Example, case_examples, read_examples
 from casebook.redteam.probes import KINDS, TEXTS, Probe, probes, survivals
 from casebook.redteam.subject import Reply, Subject
@@ -34,8 +35,8 @@ def redteam(
     is mended. What cannot be called, and examples that cannot be read, are a `CasebookError`.
     """
     check_name("kind of reward", kind, KINDS)
-    place = target.partition(":")[0]
-    if not examples and place not in known_cases():
+    place = target.rpartition(":")[0]
+    if not examples and not folder.place(place):
         raise CasebookError("name a file of examples: --examples FILE.jsonl")
     told = read_examples(Path(examples)) if examples else case_examples(place)
     with closing(Subject(target, settings)) as subject:
@@ -137,8 +138,7 @@ class _Attack:
             if reply.failed:
                 self._add(reply.broken[0], "a batch", "a number each", reply.broken[1], order)
             elif not alike and "batch_dependent" not in self.found:
-                got = str(list(reply.paid))
-                self._add(f"{name}_dependent", "a batch", str(expected), got, order)
+                self._add(f"{name}_dependent", "a batch", str(expected), str([*reply.paid]), order)
 
     def _try(self, probe: Probe, example: Example) -> None:
         self.complete = self.complete and time.monotonic() < self.start + SECONDS
@@ -201,8 +201,8 @@ class _Attack:
         if "test" not in known or len(str(text)) < len(str(known["completion"])):
             got = got if not isinstance(got, float) or math.isfinite(got) else "nothing"
             known |= {"completion": text, "expected": expected, "got": got}
-            known |= {"meaning": TEXTS["meaning"][kind]}
-            known |= {"test": _test(self.subject, kind, rows, rule)}
+            known["meaning"] = TEXTS["meaning"][kind]
+            known["test"] = _test(self.subject, kind, rows, rule)
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ This file is also the program of that process (`casebook.killable`), and runs as
 
 import asyncio
 import copy
-import importlib
 import importlib.util
 import inspect
 import json
@@ -16,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from casebook.case import CasebookError, check_name, known_cases, load_case
+from casebook import folder
+from casebook.case import CasebookError, check_name, load_case
 from casebook.killable import Ended, Keeper, keep
 
 CPU_SECONDS = 6.5  # of processor time for one call; math-verify ends its own after 5
@@ -90,8 +90,8 @@ def load(target: str, settings: Mapping[str, Any] | None = None) -> Callable[...
     place, colon, name = target.rpartition(":")
     if not colon:
         raise CasebookError("write FILE.py:NAME, MODULE:NAME or CASE:NAME")
-    name, factory = name.removesuffix("()"), name.endswith("()") or place in known_cases()
-    if place in known_cases():
+    name, factory = name.removesuffix("()"), name.endswith("()") or folder.place(place)
+    if folder.place(place):
         found = load_case(place).rewards[name]
     elif not callable(found := getattr(module := _module(place), name, None)):
         names = [key for key, it in vars(module).items() if callable(it)]

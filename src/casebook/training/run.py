@@ -94,7 +94,7 @@ class Run:
 def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
     """Where a run goes that names no folder of its own: `<case>/<profile>/seed<k>-<mark>`."""
     name = f"seed{config.seed}-{settings_mark(config)[:8]}"
-    return paths.runs_dir(runs_dir) / config.case / config.profile / name
+    return paths.runs_dir(runs_dir) / Path(config.case).name / config.profile / name
 
 
 def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
@@ -102,7 +102,7 @@ def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = N
 
     It was trained by the profile's own settings; how it was measured or logged may differ.
     """
-    folder = paths.runs_dir(runs_dir) / case / profile
+    folder = paths.runs_dir(runs_dir) / Path(case).name / profile
     records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
 
     def trained_by(settings: Mapping[str, Any]) -> dict[str, Any]:
