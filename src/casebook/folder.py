@@ -22,16 +22,14 @@ from casebook.case import Case, CasebookError, Grade, check_name
 from casebook.rewards import completion_text
 
 TASK, VARIANT = "task.py", "task"
-TAGS = "<{0}>\n</{0}>\n<answer>{{}}</answer>"
 FORMS = ("<answer>{}</answer>", "{}", "\\boxed{{{}}}", "#### {}")  # of a reference, tried in turn
-FORMS += (TAGS.format("think"), TAGS.format("reasoning"))
+FORMS += tuple(f"<{it}>\n</{it}>\n<answer>{{}}</answer>" for it in ("think", "reasoning"))
 SKILLS: Mapping[str, tuple[float, str]] = {  # of the default corpus
     "right": (0.40, "the reference of its row"),
     "slip": (0.35, "the reference with one word, digit, capital or sign of another row's"),
     "swapped": (0.10, "the reference of another row"),
     "bare": (0.15, "the reference without its tags"),
 }
-SHOWN = {"shown": (1.0, "what the demonstrations of task.py show")}
 
 
 def place(name: Any) -> Path | None:
@@ -75,7 +73,8 @@ def _read(file: Path, _changed: int) -> Case:
     if not (own.get("load") and own.get("grade") and isinstance(own.get("rewards"), Mapping)):
         raise CasebookError(f"{file} needs load, grade, and rewards, a mapping of names")
     calls = {it: _sentence(f"{it} of {file}", own[it]) for it in ("load", "grade", "reference")}
-    skills = {VARIANT: SHOWN if own["demonstrations"] else SKILLS}
+    skills = {VARIANT: {"shown": (1.0, "as shown")} if own["demonstrations"] else SKILLS}
+    first = next(iter(skills[VARIANT]))
 
     def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> Any:
         from datasets import Dataset
@@ -116,9 +115,6 @@ def _read(file: Path, _changed: int) -> Case:
             said = {"prompt": rows[i]["prompt"], "skill": skill, "ends": True}
             yield said | {"completion": _faulty(skill, texts[i], texts[other], rng)}
 
-    def style(completion: Any, row: Mapping[str, Any]) -> str:
-        return next(iter(skills[VARIANT])) if grade(completion, row["answer"]).strict else "other"
-
     def reward(name: str, **settings: Any) -> Callable[..., list[float]]:
         pay = _sentence(f"the reward {name} of {file}", partial(own["rewards"][name], **settings))
         pay.__name__ = name
@@ -126,9 +122,10 @@ def _read(file: Path, _changed: int) -> Case:
 
     rewards = case.RewardFactories({name: partial(reward, name) for name in own["rewards"]})
     given = {"load": load, "grade": grade, "rewards": rewards, "labels": tuple(own["labels"])}
-    given |= {"demonstrations": demonstrations, "skills": skills, "style": style, "question": ""}
-    given |= {"reference": reference, "cluster": own["cluster"]}
-    return Case(name=short(file.parent), number=0, title=file.parent.name, **given)
+    given |= {"style": lambda said, row: first * grade(said, row["answer"]).strict or "other"}
+    given |= {"demonstrations": demonstrations, "skills": skills, "reference": reference}
+    title, group = file.parent.name, own["cluster"]
+    return Case(short(file.parent), number=0, title=title, question="", cluster=group, **given)
 
 
 def _sentence(what: str, function: Callable) -> Callable:

@@ -5,7 +5,7 @@
 
 import csv
 import hashlib
-import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,9 @@ GYM_ROWS = {"test": 200, "validation": 100, "train": 1000}
 
 
 def new(name: str, rows: Path | None = None, grader: str = "number", task: str = "") -> None:
-    """Write `task.py`, `nano.yaml` and `t4.yaml` into a new folder.
-
-    `rows` is a CSV file for `table`, `task` one of reasoning-gym; by default it is 4x4 Sudoku. What
-    is there already or cannot be read is a `CasebookError`.
-    """
+    """Write `task.py`, `nano.yaml` and `t4.yaml` into a new folder: of `rows`, a CSV file for
+    `table`, of a `task` of reasoning-gym, or of 4x4 Sudoku. `CasebookError`: the folder is there,
+    or what it is made of cannot be read."""
     place, text = Path(name).expanduser(), (HERE / "sudoku" / folder.TASK).read_text("utf-8")
     if folder.place(place.name) or place.exists():
         raise CasebookError(f"{name} is there already: choose another name")
@@ -49,15 +47,9 @@ def new(name: str, rows: Path | None = None, grader: str = "number", task: str =
     paths.check_writable(place)
     (place / folder.TASK).write_text(text, encoding="utf-8")
     if rows:
-        (place / "rows.csv").write_bytes(rows.read_bytes())
-    case = load_case(str(place))
-    both = [[row["prompt"], case.reference(row)] for row in case.load("train")]
-    both = [[len(re.findall(r"</?\w+>|\d|[A-Za-z]+|\S|\n", it)) for it in pair] for pair in both]
-    asked, said = map(max, zip(*both, strict=True))
-    sizes = {"ROOM": said + said // 4 + 2, "LENGTH": max(128, asked + 2 * said)}
+        shutil.copyfile(rows, place / "rows.csv")
     for file in ("nano.yaml", "t4.yaml"):
-        text = re.sub("[A-Z]{4,}", lambda found: str(sizes[found[0]]), (HERE / file).read_text())
-        (place / file).write_text(text, encoding="utf-8")
+        shutil.copyfile(HERE / file, place / file)
 
 
 def table(file: str | Path, grader: str) -> tuple:

@@ -10,19 +10,16 @@ from itertools import permutations, product
 from casebook import Grade
 from casebook.rewards import last_block, part, tag_blocks
 
-ROWS = {"train": 1600, "validation": 120, "test": 200}
-BLANKS = (3, 7)  # empty cells of a puzzle, at least and at most
+SYSTEM = "Fill the grid. Write it in four lines of four digits, between <answer> and </answer>."
 LINES = [range(4 * a, 4 * a + 4) for a in range(4)]  # four cells each, of the 16
 UNITS = [*LINES, *zip(*LINES, strict=True), *([a, a + 1, a + 4, a + 5] for a in (0, 2, 8, 10))]
 
 
 def solved(cells):
-    """Whether 16 digits break no rule."""
     return len(cells) == 16 and all({cells[i] for i in unit} == set("1234") for unit in UNITS)
 
 
 def drawn(cells):
-    """16 cells as four lines."""
     return "\n".join(" ".join(cells[i] for i in line) for line in LINES)
 
 
@@ -30,26 +27,24 @@ FOURS = ["".join(line) for line in permutations("1234")]
 HALVES = [a + b for a, b in product(FOURS, FOURS) if len({*a[:2], *b[:2]}) == 4]
 GRIDS = [a + b for a, b in product(HALVES, HALVES) if solved(a + b)]  # all 288
 random.Random(0).shuffle(GRIDS)
-PARTS = {"train": GRIDS[:216], "validation": GRIDS[216:246], "test": GRIDS[246:]}
+PARTS = {"train": GRIDS[:216] * 7, "validation": GRIDS[216:246] * 4, "test": GRIDS[246:] * 5}
 
 
 def load(split):
     """The rows: the puzzle as prompt and, for the grader, as answer; and one solution."""
-    rng, rows = random.Random(split), {}
-    while len(rows) < ROWS[split]:
-        grid, blanks = rng.choice(PARTS[split]), rng.sample(range(16), rng.randint(*BLANKS))
+    rng, rows = random.Random(split), []
+    for grid in PARTS[split]:
+        blanks = rng.sample(range(16), rng.randint(3, 7))
         cells = "".join("." if i in blanks else digit for i, digit in enumerate(grid))
-        rows[cells] = {"prompt": drawn(cells), "answer": cells, "grid": grid}
-    return list(rows.values())
+        rows.append({"prompt": drawn(cells), "answer": cells, "grid": grid})
+    return rows
 
 
-def cluster(row):
-    """What no two splits may share: the solution."""
+def cluster(row):  # no two splits may share a solution
     return row["grid"]
 
 
-def reference(row):
-    """What an oracle would write. The embedded model learns from it, and from faulty copies."""
+def reference(row):  # what an oracle would write; the embedded model learns from it
     return f"<answer>\n{drawn(row['grid'])}\n</answer>"
 
 
@@ -67,4 +62,3 @@ rewards = {
     "correct": part("correct", lambda text, answer: grade(text, answer).correct, "answer"),
     "form": part("form", lambda text: grade(text, "").well_formed),
 }
-SYSTEM = "Fill the grid. Write it in four lines of four digits, between <answer> and </answer>."
