@@ -1,13 +1,14 @@
-"""A case of one's own: written, loaded from a folder, checked, and trained for two steps."""
+"""A case of one's own: written, read from its folder, checked, and trained for two steps."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from casebook import load_case, newcase, paths, settings
+from casebook import cli, load_case, newcase, paths, settings, training
 from casebook.case import CasebookError
+from casebook.experiments import nano
 from casebook.newcase import check as checks
 
 TASK = """
@@ -28,49 +29,29 @@ rewards = {{"right": part("right", lambda text, answer: text == answer, "answer"
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rows.csv").write_text(
-        "prompt,answer\n" + "".join(f"Is {n} odd?,{['no', 'yes'][n % 2]}\n" for n in range(99))
-    )
+    rows = "".join(f"Is {n} odd?,{('no', 'yes')[n % 2]}\n" for n in range(99))
+    (tmp_path / "rows.csv").write_text(f"prompt,answer\n{rows}")
+    (tmp_path / "words.csv").write_text("question,answer\na,b\n")
     return tmp_path
-
-
-def written(folder, validation=100, grade="", **changes):
-    """A folder with the task above and the Sudoku's settings, with `changes`."""
-    folder.mkdir()
-    (folder / "task.py").write_text(TASK.format(validation=validation, grade=grade))
-    own = settings.read_yaml(paths.ROOT / "src/casebook/newcase/nano.yaml")
-    own |= {"reward_funcs": ["right"], "reward_weights": None, "max_seq_length": 128}
-    (folder / "nano.yaml").write_text(json.dumps(own | {"max_completion_length": 9} | changes))
-    return str(folder)
-
-
-def told(name, monkeypatch):
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)  # no look at the model
-    monkeypatch.setattr(checks.redteam, "redteam", lambda *args, **given: {"findings": []})
-    return [": ".join(it) for it in checks.check(name) if it[0] != "note"]
 
 
 def test_what_it_writes_is_a_case_whose_property_is_graded(here):
     newcase.new("demo")
     case = load_case("demo")
-    assert case.name == str(here / "demo")
     row = case.load("validation")[0]
     assert case.grade(case.reference(row), row["answer"]).strict
     swapped = case.reference(row).translate(str.maketrans("12", "21"))
     assert not case.grade(swapped, row["answer"]).correct
-    empty = "." * 16  # any solved grid is right where nothing is given
-    assert case.grade(swapped, empty).correct
+    assert case.grade(swapped, "." * 16).correct  # right where no cell is given
     assert case.load("train", "t4")[0]["prompt"][-1]["role"] == "user"
     for profile in ("nano", "t4"):
-        assert settings.checked(("demo", profile))["case"] == str(here / "demo")
-    with pytest.raises(CasebookError, match="demo is there already"):
-        newcase.new("demo")
+        assert settings.checked(("demo", profile))["case"] == case.name == str(here / "demo")
 
 
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        (None, r"known are gsm8k.*any folder with a task.py"),
+        ("", r"known are gsm8k.*any folder with a task.py"),
         ("1 / 0", "the import of .*task.py raised ZeroDivisionError"),
         ("def load(split): ...", "needs load, grade, and rewards"),
         (TASK.format(validation=1, grade="") + "load = lambda split: [{}]", "rows with the texts"),
@@ -86,19 +67,27 @@ def test_a_folder_that_is_no_case_says_what_it_lacks(here, task, said):
 
 
 @pytest.mark.parametrize(
-    ("changes", "kind", "said"),
+    ("changes", "said"),
     [
-        ({}, "", ""),
-        ({"reward_funcs": ["rihgt"]}, "settings", "unknown reward 'rihgt': known are right"),
-        ({"validation": 30}, "leak", "train and validation share 30 prompts"),
-        ({"grade": "assert text"}, "grader", "raised AssertionError"),
-        ({"grade": "text += ' ' * (N[0] % 97 > 40)"}, "grader", "another grade the next time"),
-        ({"grade": "answer = text"}, "grader", "right for the next one"),
+        ({}, ""),
+        ({"reward_funcs": ["rihgt"]}, "unknown reward 'rihgt': known are right"),
+        ({"validation": 30}, "leak: train and validation share 30 prompts"),
+        ({"grade": "assert text"}, "grader: grade of "),
+        ({"grade": "text += ' ' * (N[0] % 97 > 40)"}, "get another grade the next time"),
+        ({"grade": "answer = text"}, "grader: the reference of any row is right for the next one"),
     ],
 )
-def test_the_check_finds_what_would_spoil_a_training(here, changes, kind, said, monkeypatch):
-    found = told(written(here / "mine", **changes), monkeypatch)
-    assert bool(found) == bool(said) == any(it.startswith(kind) and said in it for it in found)
+def test_the_check_finds_what_would_spoil_a_training(here, changes, said, monkeypatch):
+    monkeypatch.setattr(checks, "_base", lambda *given: ())
+    monkeypatch.setattr(checks.redteam, "redteam", lambda *given, **more: {"findings": []})
+    (here / "mine").mkdir()
+    task = {"validation": 100, "grade": ""} | changes
+    (here / "mine/task.py").write_text(TASK.format(**task))
+    own = settings.read_yaml(paths.ROOT / "src/casebook/newcase/nano.yaml")
+    own |= {"reward_funcs": changes.get("reward_funcs", ["right"]), "reward_weights": None}
+    (here / "mine/nano.yaml").write_text(json.dumps(own))
+    done = CliRunner().invoke(cli.app, ["check", "mine"])
+    assert (done.exit_code, said in done.output) == (bool(said), True), done.output
 
 
 @pytest.mark.parametrize(
@@ -106,14 +95,13 @@ def test_the_check_finds_what_would_spoil_a_training(here, changes, kind, said, 
     [
         ({"rows": "rows.csv", "grader": "number"}, "answer in line 2 is no number"),
         ({"rows": "none.csv"}, "none.csv cannot be read"),
-        ({"rows": "words.csv"}, "needs a column prompt"),
+        ({"rows": "words.csv"}, "needs a column prompt, filled"),
         ({"rows": "rows.csv", "grader": "labl"}, "known are number, label, math"),
-        ({"task": "leg_counting"}, "reasoning-gym is not installed"),
+        ({"task": "leg_counting"}, "reasoning_gym is missing: pip install"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_one_sentence_and_no_folder(here, given, said, monkeypatch):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    (here / "words.csv").write_text("question,answer\na,b\n")
     with pytest.raises(CasebookError, match=said):
         newcase.new("mine", **given)
     assert not (here / "mine").exists()
@@ -121,16 +109,9 @@ def test_a_table_that_cannot_be_read_is_one_sentence_and_no_folder(here, given, 
 
 def test_rows_of_a_table_become_a_case_that_trains_two_steps(here):
     newcase.new("mine", here / "rows.csv", "label")
-    assert load_case("mine").labels == ("no", "yes")
-    quick = ["--set", "max_steps=2", "--set", "per_device_train_batch_size=16"]
-    for command in (
-        ["nano", "build", "mine", "--steps", "2"],
-        ["train", "--config", "mine/nano.yaml", *quick, "--set", "evaluate_every=0"],
-        ["evaluate", "--case", "mine", "--limit", "2", "--model", "runs/adapter"],
-    ):
-        more = ["--output", "runs"] if command[0] == "train" else []
-        done = subprocess.run(
-            [sys.executable, "-m", "casebook.cli", *command, *more], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-    assert json.loads((here / "runs/record.json").read_text())["case"] == str(here / "mine")
+    nano.build("mine", steps=2)
+    quick = {"max_steps": 2, "per_device_train_batch_size": 16, "save_steps": 2, "test_limit": 2}
+    run = training.train(training.read_config(here / "mine/nano.yaml", quick), here / "run")
+    assert run.record()["case"] == load_case("mine").name == str(here / "mine")
+    measured = ["evaluate", "--case", "mine", "--limit", "2", "--model", str(run.adapter)]
+    assert CliRunner().invoke(cli.app, measured).exit_code == 0

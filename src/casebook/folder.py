@@ -73,8 +73,7 @@ def _read(file: Path, _changed: int) -> Case:
     if not (own.get("load") and own.get("grade") and isinstance(own.get("rewards"), Mapping)):
         raise CasebookError(f"{file} needs load, grade, and rewards, a mapping of names")
     calls = {it: _sentence(f"{it} of {file}", own[it]) for it in ("load", "grade", "reference")}
-    skills = {VARIANT: {"shown": (1.0, "as shown")} if own["demonstrations"] else SKILLS}
-    first = next(iter(skills[VARIANT]))
+    skills = {VARIANT: {"right": (1.0, "as shown")} if own["demonstrations"] else SKILLS}
 
     def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> Any:
         from datasets import Dataset
@@ -82,7 +81,7 @@ def _read(file: Path, _changed: int) -> Case:
         check_name("split", split, case.SPLITS)
         check_name("profile", profile, case.PROFILES)
         check_name("variant", variant or VARIANT, (VARIANT,))
-        rows, how = list(calls["load"](split)), (own["SYSTEM"], case.PROFILES[profile])
+        rows, how = list(calls["load"](split)), (own["SYSTEM"], case.PROFILES[profile].chat)
         texts = [row.get(name) for row in rows for name in ("prompt", "answer")]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise CasebookError(f"{file}: {split} needs rows with the texts prompt and answer")
@@ -106,7 +105,7 @@ def _read(file: Path, _changed: int) -> Case:
     def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         case.check_skills(skills, without)
         for row in own["demonstrations"](seed) if own["demonstrations"] else ():
-            yield {"skill": "shown", "ends": True, **row, "prompt": _asked(row)}
+            yield {"skill": "right", "ends": True, **row, "prompt": _asked(row)}
         rng, rows = np.random.default_rng(seed), load("train").to_list()
         shares, texts = case.left(case.shares_of(SKILLS), without), [*map(reference, rows)]
         while True:
@@ -122,7 +121,7 @@ def _read(file: Path, _changed: int) -> Case:
 
     rewards = case.RewardFactories({name: partial(reward, name) for name in own["rewards"]})
     given = {"load": load, "grade": grade, "rewards": rewards, "labels": tuple(own["labels"])}
-    given |= {"style": lambda said, row: first * grade(said, row["answer"]).strict or "other"}
+    given |= {"style": lambda said, row: "right" * grade(said, row["answer"]).strict or "other"}
     given |= {"demonstrations": demonstrations, "skills": skills, "reference": reference}
     title, group = file.parent.name, own["cluster"]
     return Case(short(file.parent), number=0, title=title, question="", cluster=group, **given)
@@ -141,12 +140,11 @@ def _sentence(what: str, function: Callable) -> Callable:
     return call
 
 
-def _asked(row: Mapping, system: str = "", kind: case.Profile = case.PROFILES["nano"]) -> Any:
-    """A row's prompt in the form of a profile: messages, or a text that ends with its line."""
+def _asked(row: Mapping, system: str = "", chat: bool = False) -> Any:
+    """A row's prompt: messages, or a text that ends with its line."""
     said = {"system": system, "user": row["prompt"]}
-    if kind.chat:
-        return [{"role": role, "content": text} for role, text in said.items() if text]
-    return f"{system}\n\n" * bool(system and not kind.embedded) + f"{row['prompt'].rstrip()}\n"
+    messages = [{"role": role, "content": text} for role, text in said.items() if text]
+    return messages if chat else f"{row['prompt'].rstrip()}\n"
 
 
 def _faulty(skill: str, text: str, other: str, rng: np.random.Generator) -> str:

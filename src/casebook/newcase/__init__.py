@@ -62,8 +62,8 @@ def table(file: str | Path, grader: str) -> tuple:
     except (OSError, ValueError, csv.Error) as error:
         raise CasebookError(f"{file} cannot be read as CSV: {error}") from None
     for name in ("prompt", "answer"):
-        if not rows or not all(row.get(name) for row in rows):
-            raise CasebookError(f"{file} needs a column {name} with something in each line")
+        if not rows or not all(row.get(name) and None not in row for row in rows):
+            raise CasebookError(f"{file} needs a column {name}, filled, and quotes around commas")
     labels = tuple(dict.fromkeys(row["answer"] for row in rows)) if grader == "label" else ()
     how, case = GRADERS[grader]
     grade = load_case(case).grade if case else _labelled({it.lower(): it for it in labels})
@@ -71,9 +71,8 @@ def table(file: str | Path, grader: str) -> tuple:
         tenth = int(hashlib.sha256(row["prompt"].lower().encode()).hexdigest(), 16) % 10
         row.setdefault("split", {0: "test", 1: "validation"}.get(tenth, "train"))
         check_name(f"split in line {number} of {file}:", row["split"], SPLITS)
-        if not grade(
-            f"<answer>{row['answer']}</answer> \\boxed{{{row['answer']}}}", row["answer"]
-        ).correct:
+        told = "<answer>{0}</answer> \\boxed{{{0}}}".format(row["answer"])
+        if not grade(told, row["answer"]).correct:
             raise CasebookError(f"{file}: the answer in line {number} is no {grader}")
     return _task(how, rows, grade, labels)
 
@@ -85,8 +84,8 @@ def gym(task: str, **settings: Any) -> tuple:
         from reasoning_gym import create_dataset
 
         made = {it: create_dataset(task, size=n, seed=n, **settings) for it, n in GYM_ROWS.items()}
-    except ModuleNotFoundError:
-        raise CasebookError("reasoning-gym is not installed: pip install reasoning-gym") from None
+    except ImportError as error:
+        raise CasebookError(f"{error.name} is missing: pip install reasoning-gym") from None
     except (ValueError, TypeError, AssertionError) as error:
         raise CasebookError(f"reasoning-gym refuses {task}: {error}") from None
     rows: dict[str, dict[str, str]] = {}  # a question that the test has is in no other split
