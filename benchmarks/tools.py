@@ -38,8 +38,13 @@ FROZEN = "15d6a99"  # the commit that fixed the doctor's bounds, before the open
 MENDED = {  # rules that were changed after that, and what the opened half said before (ceb7b2d)
     "at_opening": {"left_in_peace": 98, "named": 21},
     "rules": "no_progress is silent where an evaluation clearly rose; a held-out reward, or an "
-    "evaluation of right answers, that clearly falls is a reward_hacking of 60 %",
-    "verdicts_changed": ["math/left_cut: one healthy run, no_progress before, is left alone"],
+    "evaluation of right answers, that clearly falls is a reward_hacking of 60 %; a fall of the "
+    "reward in a log of few rows has to be of three standard errors, unless answers fell as well: "
+    "noise alone was a rate_too_high in a third of such logs",
+    "verdicts_changed": [
+        "math/left_cut: one healthy run, no_progress before, is left alone",
+        "landuse/hot_0.1: one faulty run, rate_too_high before, is not named",
+    ],
 }
 HEALTHY, GREEDY, STILL = 0.10, -0.05, 0.05  # points of accuracy
 STEPS = {"rate_too_high", "kl_runaway"}
@@ -304,6 +309,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             record["logs"] = on_logs(asked.others, asked.runs, asked.public, Path(folder))
         record["versions_of_others"] = {"rldoctor": "0.2.0", "rlprobe": "0.1.0", "rlwatch": "0.5.1"}
+    elif asked.output and asked.output.exists():  # what was said of whole logs stays, as of then
+        old = paths.read_json(asked.output)
+        kept = ("logs", "versions_of_others")
+        record |= {name: old[name] for name in kept if name in old}
+        record["logs_of"] = old.get("logs_of") or old["provenance"]["git"]["revision"][:7]
     record |= {"date": str(datetime.now(UTC).date()), "provenance": provenance()}
     print(json.dumps({k: v for k, v in record.items() if k != "provenance"}, indent=1))
     if asked.output:

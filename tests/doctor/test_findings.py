@@ -132,6 +132,13 @@ def test_a_part_that_is_only_logged_is_not_dead_and_a_spike_of_the_kl_no_runaway
     assert "kl_runaway" not in named(log_of(kl=np.where(np.arange(STEPS) == 40, 4e3, 0.1 * UP)))
 
 
+@pytest.mark.parametrize("rows", [9, 15])  # as a run logs that keeps means of eight steps
+def test_noise_alone_is_no_rate_that_is_too_high(rows):
+    rng = np.random.default_rng(0)
+    runs = [[{"step": 8 * n + 8, "reward": rng.random()} for n in range(rows)] for _ in range(40)]
+    assert sum("rate_too_high" in named(table(run)) for run in runs) <= 2
+
+
 def evaluated(name, start, end, **columns):
     rows = log_of(held_out=False, rewards__correct__mean=None, **columns).steps.to_dict("records")
     return table(rows + [{"step": 5 * n, name: v} for n, v in enumerate(np.linspace(start, end))])

@@ -73,28 +73,26 @@ class Change:
         windows[-1] = values[-size:].mean() if len(windows) > 1 else windows[-1]
         self.few, self.first, self.last, self.high = few, windows[0], windows[-1], max(windows)
         self.when = int(np.argmax(windows)) / max(len(windows) - 1, 1)  # the best: share of the run
-        self.gain, self.spread = self.last - self.first, np.ptp(values)
-        self.deviation = values.std()
+        self.gain, self.lost = self.last - self.first, self.high - self.last
+        self.spread, self.deviation = np.ptp(values), values.std()
         noise = np.diff(values).std() / 2**0.5 if len(values) > 2 else 0.0
         noise *= 1 + 4 / len(values) if few else 1  # known from few differences only
         self.error = noise * (2 / size) ** 0.5 + 1e-12  # of a difference of two windows
         self.tells = abs(self.gain) > Z * self.error  # more than noise
         self.rose = self.gain > 0 and self.tells
         self.sank = -self.gain > max(Z * self.error, 0.1 * abs(self.first))
-        lost = self.high - self.last  # 0 where it may be chance
-        self.fell = lost if lost > (1 if few else 3) * self.error else 0.0
 
 
 class Seen:
     """A log as the findings read it.
 
-    `parts` are those of the reward, none where the whole is the only one; `answers` names those
-    that look at the answer; `reward`, `answer` and `rest` are the courses of the whole, of those
-    and of the others. `right` and `formed` are the shares of right and of well-formed completions
-    at first and at the end, recorded or held out; `moved` is by how much right ones went up or
-    down, 0 where that may be chance. `judge` names an evaluation, of right answers or else of a
-    reward, `judged` is its course. `at_top`: the reward has risen and stays near its largest value;
-    `learned`: it clearly rose, nothing held out fell; `answers_fell`: they fell, it did not rise.
+    `parts` are those of the reward, none where the whole is the only one, `answers` those that look
+    at the answer; `reward`, `answer` and `rest` are the courses of the whole, of those and of
+    others. `right` and `formed` are the shares of right and of well-formed completions at first and
+    at the end, recorded or held out; `moved` is by how much right ones went up or down, 0 where
+    that may be chance. `judge` names an evaluation, of right answers or else of a reward, `judged`
+    is its course. `at_top`: the reward rose and stays near its largest value; `learned`: it clearly
+    rose, nothing held out fell; `fell`: clearly fell; `answers_fell`: they fell, it did not rise.
     """
 
     def __init__(self, log: Log):
@@ -115,8 +113,10 @@ class Seen:
         )
         self._read_answers()
         ends, reward = self.reward, self["reward"]
-        self.at_top = self.learned = self.answers_fell = False
+        self.at_top = self.learned = self.answers_fell = self.fell = False
         if ends:
+            sure = ends.few and (self.moved < 0 or self.judged.sank)  # answers fell as well
+            self.fell = ends.lost > (1 if sure else 3) * ends.error
             near = reward.max() - ends.last <= 0.1 * ends.spread and ends.last > 0
             self.at_top = bool(near and ends.gain > 0.3 * ends.spread)
             usual = 0.3 * np.ptp(np.quantile(reward, [0.05, 0.95]))
@@ -291,7 +291,7 @@ class Examined(Seen):
 
     def reward_hacking(self) -> Found:
         ends, own, rest = self.reward, self.answer, self.rest
-        if ends is None or ends.fell or self.answers_fell:
+        if ends is None or self.fell or self.answers_fell:
             return None
         if self.right and (self.moved < 0 or (ends.gain > 0.5 and self.right[1] < 0.05)):
             said = f"Right answers went from {self.right[0]:.0%} to {self.right[1]:.0%}"
@@ -318,7 +318,7 @@ class Examined(Seen):
             if last > 1 and last > least * first > 0:
                 said[f"The gradient's norm grew from {first:.2g} to {last:.2g}"] = 0.55
         best = ends.high - min(ends.first, ends.last) if ends else 0.0
-        if ends and ends.fell > max(0.5 * best, 0.15 * ends.spread):
+        if self.fell and ends.lost > max(0.5 * best, 0.15 * ends.spread):
             said[f"The reward fell from {ends.high:.2f} to {ends.last:.2f}"] = 0.6
         if own := self.answer if self.answers_fell else None:
             sure = 0.85 if self.moved < 0 else 0.6
