@@ -472,7 +472,7 @@ class Learner:
         self.update(-_mean(advantages[:, None] * look.logps, rollout.mask), look)
 
     def ppo(self, rollout: Rollout) -> None:
-        """A critic says what each state promised; clipped steps, twice (arXiv 1707.06347)."""
+        """A critic predicts the reward to come; clipped steps, twice (arXiv 1707.06347)."""
         mask = rollout.mask
         with torch.no_grad():
             old = self.look(rollout)
