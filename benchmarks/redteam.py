@@ -29,11 +29,13 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from casebook import paths
+from casebook import CasebookError, paths
 from casebook.records import provenance
 from casebook.redteam import redteam
 
-sys.path.insert(0, str(paths.ROOT / "tests" / "redteam"))
+MUSEUM = paths.ROOT / "benchmarks" / "museum"
+sys.path[:0] = [str(paths.ROOT / "tests" / "redteam"), str(MUSEUM)]
+import check
 from test_redteam import FAULTS, FAULTY, FORM, HANDS, TASKS, examples, kinds
 
 LIMIT = 60
@@ -128,11 +130,48 @@ def said_by(tool: str, python: Path, name: str, file: Path) -> tuple[set[str], b
     return set(found), passes
 
 
+def through_the_museum() -> dict[str, dict]:
+    """Each exhibit of the museum under attack: which known faults were named, and all findings."""
+    said = {}
+    for exhibit in check.MUSEUM["exhibits"]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "examples.jsonl"
+            file.write_text("\n".join(map(json.dumps, check.rows(exhibit))))
+            try:
+                report = redteam(f"{MUSEUM / 'rewards.py'}:{exhibit['name']}", file, exhibit["of"])
+            except CasebookError as error:
+                report = {"findings": [], "seconds": 0, "complete": False, "refused": str(error)}
+        found = {it["kind"]: it for it in report["findings"]}
+        shown = ("completion", "expected", "got")
+        said[exhibit["name"]] = {
+            "seconds": report["seconds"],
+            "complete": report["complete"],
+            "faults": [
+                {"fault": it["plain"], "listed": bool(it["kinds"])}
+                | {"named": sorted(set(it["kinds"]) & set(found))}
+                for it in exhibit["faults"]
+            ],
+            "findings": {k: [str(it[key])[:160] for key in shown] for k, it in found.items()},
+        } | ({"refused": report["refused"]} if "refused" in report else {})
+        print(exhibit["name"], json.dumps(said[exhibit["name"]], indent=1), flush=True)
+    return said
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--others", type=Path, help="a folder with an environment for each tool")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--museum", choices=("opening", "now"), help="run the museum alone")
     asked = parser.parse_args()
+    if asked.museum:
+        record = json.loads(asked.output.read_text())
+        museum = record.setdefault("museum", {})
+        if asked.museum in museum and asked.museum == "opening":
+            raise SystemExit("the first opening is on record, and stays")
+        told = {"date": str(datetime.now(UTC).date()), "revision": provenance()["git"]["revision"]}
+        museum[asked.museum] = told | {"exhibits": through_the_museum()}
+        paths.write_json(asked.output, record)
+        return
     tools = {"casebook": ours}
     for tool in ADAPTERS if asked.others else ():
         python = asked.others / f"v-{tool}" / "bin" / "python"

@@ -27,6 +27,7 @@ def rows(exhibit):
         {
             "prompt": problem["prompt"],
             "completion": exhibit["right" if right else "wrong"].format(**problem),
+            "answer": str(problem.get("target", problem["answer"])),
             **columns_of(exhibit, problem),
             "right": right,
         }
