@@ -27,7 +27,7 @@ class Example:
     """One completion to a prompt, taken apart: `before + thought + between + slot + after`.
 
     `row` has the columns, `prompt` and `answer` among them. `thought` is the reasoning, `None`
-    where the form has no place for any; `tags` the names around thought and slot, if both have one.
+    where the form has no place for any.
     """
 
     row: Mapping[str, Any]
@@ -37,7 +37,6 @@ class Example:
     thought: str | None = None
     between: str = ""
     after: str = ""
-    tags: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -47,6 +46,11 @@ class Example:
     def answer(self) -> str:
         """The row's answer; of a solution as GSM8K writes it, what follows the mark."""
         return _gold(self.row)
+
+    @property
+    def marked(self) -> bool:
+        """A tag, a box or #### marks the answer."""
+        return self.between.rstrip()[-1:] in (">", "{", "#")
 
     @property
     def direct(self) -> bool:
@@ -134,12 +138,17 @@ def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
     places = {"whole": r"\A(.*)\Z", "box": rf"\\boxed\{{({_BRACES})\}}"}
     places |= {tag: rf"<{tag}>((?:(?!</?{tag}>).)*)</{tag}>" for tag in reversed(tags)}
     places |= {"####": r"####([^\n]*)"} | {f'"{k}"': rf'"{k}"\s*:\s*"?([^"\n,}}]*)' for k in keys}
-    best, most = "whole", -1
+    best, most, at = "whole", -1, [0] * len(right)  # where the last of all marks stands
     for place in [*places, "text"]:
         found = [_last(places.get(place, ""), *pair) for pair in right]
         held = sum(same(hit[1], it) for hit, (_, it) in zip(found, right, strict=True) if hit)
         better = held > most or (best == "whole" and held == most)
-        if all(found) and better and (place != "text" or most <= 0):
+        behind = [hit.end() if hit else 0 for hit in found]
+        if place == "text":  # in plain text the answer stands behind what marks the form, or in it
+            better = most <= 0 and all(map(int.__gt__, behind, at))
+        here = [hit.start() if hit and place != "whole" else 0 for hit in found]
+        at = [*map(max, at, here)]
+        if all(found) and better:
             best, most = place, held
     pattern = places.get(best, "")
     return [_taken(*it, best, pattern) for it in zip(texts, golds, rows, strict=True)]
@@ -161,15 +170,15 @@ def _taken(text: str, gold: str, row: Mapping[str, Any], place: str, pattern: st
     inner, start = hit[1], hit.start(1)
     start += len(inner) - len(inner.lstrip())
     end, sign = start + len(inner.strip()), text[: hit.start()].rstrip(" $\\[(")
-    head, opened, cut, tags = text[:start], 0, len(sign), ()
+    head, opened, cut, tagged = text[:start], 0, len(sign), False
     if block := re.search(_CLOSED, sign):  # of reasoning; the prompt may have opened it
         before, opener, _ = sign[: block.start()].partition(f"<{block[1]}>")
         opened, cut = len(before + opener) if opener else 0, block.start()
-        tags = (block[1], place) if pattern.startswith("<") else ()
+        tagged = pattern.startswith("<")
     elif place == "text":  # the sentence that states the answer belongs to the form
         cut = max([0, head.rfind("\n") + 1, *(m.end() for m in re.finditer(r"[.!?]\s+", head))])
-    thinks = (bool(tags) or sign.strip()) and place[0] != '"' and head[opened:cut].strip() != ""
-    thought = head[opened:cut] if thinks or tags else None
-    told = (head[:opened], thought, head[opened if thought is None else cut :], text[end:], tags)
+    thinks = tagged or (sign.strip() and place[0] != '"' and head[opened:cut].strip() != "")
+    thought = head[opened:cut] if thinks else None
+    told = (head[:opened], thought, head[opened if thought is None else cut :], text[end:])
     example = Example(columns, bool(row["right"]), text[start:end], *told)
     return example if isinstance(row["completion"], str) else example.as_chat()

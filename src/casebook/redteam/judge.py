@@ -12,13 +12,11 @@ from typing import Any
 from casebook import folder
 from casebook.case import CasebookError, check_name
 from casebook.redteam.form import Example, case_examples, read_examples
-from casebook.redteam.probes import KINDS, TEXTS, Probe, probes, survivals
+from casebook.redteam.probes import KINDS, TEXTS, Probe, fields, probes, survivals
 from casebook.redteam.subject import Reply, Subject
 
-SECONDS = 25.0  # after which what is left is not tried
-ROWS = 8  # right examples that are attacked, of different answers where there are
-SLOW = 0.5  # seconds for a dozen calls, above which two examples have to do
-HANGS = 1  # calls without an end, after which nothing more is thrown that may have none
+SECONDS = 60.0  # after which what is left is not tried
+ROWS = 4  # right examples that are attacked, of different answers where there are
 Row = Mapping[str, Any]
 
 
@@ -29,10 +27,11 @@ def redteam(
 
     `target` and `settings` are those of `Subject`; `examples` a file of JSON lines (a case has its
     own); `kind` is `form` for a reward that is for form alone, and may pay a wrong answer. Returns
-    `target`, `kind`, `calls`, `seconds`, `complete` (was there time for all?), and `findings`, one
-    for each kind of fault, with its shortest completion: `kind`, `attacks` (those that showed it),
-    `completion`, `expected`, `got`, `meaning`, and `test`, a pytest case that fails until the fault
-    is mended. What cannot be called, and examples that cannot be read, are a `CasebookError`.
+    `target`, `kind`, `calls`, `seconds`, `complete` (was there time for all?), `habits` (what it
+    does where fair readers differ), and `findings`, one for each kind of fault, with its shortest
+    completion: `kind`, `attacks` (those that showed it), `completion`, `expected`, `got`,
+    `meaning`, and `test`, a pytest case that fails until the fault is mended. What cannot be
+    called, and examples that cannot be read, are a `CasebookError`.
     """
     check_name("kind of reward", kind, KINDS)
     place = target.rpartition(":")[0]
@@ -65,45 +64,53 @@ class _Attack:
         self.start, self.complete = time.monotonic(), True
         self.found: dict[str, dict[str, Any]] = {}  # by kind
         self.low: dict[Example, float] = {}
-        self.hangs = self.echoes = 0
+        self.echoes, self.hangs = (
+            0,
+            False,
+        )  # after a call without an end, nothing that may have none
         self._measure()
 
     def report(self) -> dict[str, Any]:
         if set(self.found) == {"raises"} and not self.low:
             why = f"it {self.found['raises']['got']}; have the examples all columns that it needs?"
             raise CasebookError(f"{self.subject.target} cannot be called: {why}")
-        rights, start = list(self.low) or [it for it in self.examples if it.right], time.monotonic()
+        rights = list(self.low) or [it for it in self.examples if it.right]
         if "nondeterministic" not in self.found:
-            self._batches([it.asking(it.text) for it in (*self.examples[:ROWS], self.examples[0])])
-        tried = rights[: ROWS if time.monotonic() - start < SLOW else 2]
+            self._batches([it.asking(it.text) for it in (*self.examples[:8], self.examples[0])])
+        if "batch_dependent" in self.found:  # then what it pays one alone says little
+            self.found.pop("constant", None)
         first = min(rights, key=lambda it: len(it.text))
-        plan = [(it, probes(it, self.examples, self.kind)) for it in tried]
+        plan = [(it, probes(it, self.examples, self.kind)) for it in rights[:ROWS]]
         for example, told in [*plan[:1], (first, survivals(first)), *plan[1:]]:
             for probe in told:
-                if self.hangs < HANGS or probe.rule != "survive":
-                    self._try(probe, example)
-        if self.echoes == 1 < len(tried):  # of a prompt that happens to name its answer
+                self._try(probe, example)
+        if self.echoes == 1 < len(plan):  # of a prompt that happens to name its answer
             del self.found["prompt_echo_paid"]
-        row = first.asking(first.text)
-        if self._one(row) <= self.low.get(first, -math.inf):  # then no payment says anything
-            self.found = {k: it for k, it in self.found.items() if k[-5:] not in ("_paid", "fused")}
-            self._add("nondeterministic", "at the end", "pay as at the start", "nothing", [row] * 2)
         told = {"target": self.subject.target, "kind": self.kind, "calls": self.subject.calls}
         told |= {"seconds": round(time.monotonic() - self.start, 2), "complete": self.complete}
-        return told | {"findings": list(self.found.values())}
+        return told | {"habits": self._habits(first), "findings": list(self.found.values())}
+
+    def _habits(self, example: Example) -> dict[str, str]:
+        """What it does with the completions on which fair readers differ."""
+        low, meant = (self._one(example.asking(text)) for text in ("", example.text))
+        low, words = max(low, self.low.get(example, low)), ("refused", "paid in part", "paid")
+        texts = fields(example, self.examples)
+        asked = {name: text.format(**texts) for name, text in TEXTS["habits"].items()}
+        asked = {k: it for k, it in asked.items() if low < meant and it != example.text}
+        got = {name: self._one(example.asking(text)) for name, text in asked.items()}
+        return {name: words[(pay > low) + (pay >= meant - 1e-9)] for name, pay in got.items()}
 
     def _measure(self) -> None:
         silent, seen = [], set()
         rights = [it for it in self.examples if it.right]
         rights.sort(key=lambda it: it.answer in seen or bool(seen.add(it.answer)))
         for example in rights[: 3 * ROWS]:
-            row, empty = example.asking(example.text), self._one(example.asking(""))
-            replies = [self._pay(row) for _ in range(4)]
+            row, none = example.asking(example.text), example.asking("")
+            replies, empty = [self._pay(row) for _ in range(4)], self._one(none)
+            got, broken = [reply.one for reply in replies], replies[0].broken
             if replies[0].failed:
-                kind, why = replies[0].broken
-                self._add(kind, "a right example", "a number", why, [row])
+                self._add(broken[0], "a right example", "a number", broken[1], [row])
                 continue
-            got = [reply.one for reply in replies]
             if len(set(got)) > 1:  # then no payment says anything
                 self._add("nondeterministic", "once more", "the same pay", str(got), [row] * 2)
                 continue
@@ -121,10 +128,15 @@ class _Attack:
                 rows, more = [row, short[0].asking(short[0].text)], f"more than {below:g}"
                 self._add("multiline_refused", "a right example", more, meant, rows, "right")
             else:
-                silent.append(([row, example.asking("")], meant))
-        for rows, meant in silent[:1]:
-            kind = "right_answer_refused" if self.low else "constant"
-            self._add(kind, "a right example", "more than for none", meant, rows, "more")
+                silent.append((row, none, meant, empty))
+        other = next((it.asking(it.text) for it in self.low), None)
+        for row, none, meant, empty in silent:
+            if other and empty >= self._one(other):
+                rows, more = [none, other], "less than a right one elsewhere"
+                self._add("unreadable_gold_paid", "nothing", more, empty, rows, "less")
+            else:
+                kind, rows = "right_answer_refused" if self.low else "constant", [row, none]
+                self._add(kind, "a right example", "more than for none", meant, rows, "more")
 
     def _batches(self, rows: Sequence[Row]) -> None:
         """One call of many rows against many calls of one, and against another order."""
@@ -142,14 +154,13 @@ class _Attack:
 
     def _try(self, probe: Probe, example: Example) -> None:
         self.complete = self.complete and time.monotonic() < self.start + SECONDS
-        if not self.complete:
+        if not self.complete or (self.hangs and probe.rule == "survive"):
             return
         replies = [self._pay(row) for row in probe.rows]
         for row, reply in zip(probe.rows, replies, strict=True):
             if reply.failed and not probe.lenient:
-                kind, (row, why) = reply.broken[0], self._shrunk(row, *reply.broken)
-                self._add(kind, probe.name, "a number, in time", why, [row])
-                self.hangs += kind in ("never_ends", "memory")
+                self._add(reply.broken[0], probe.name, "a number, in time", reply.broken[1], [row])
+                self.hangs = self.hangs or reply.broken[0] in ("never_ends", "memory")
         blind = example not in self.low and probe.kind != "prompt_leak"
         blind = blind or "nondeterministic" in self.found or probe.rule == "survive"
         if blind or any(reply.failed for reply in replies):
@@ -169,18 +180,6 @@ class _Attack:
             self.echoes += probe.kind == "prompt_echo_paid"
             rows = [*probe.rows, probe.control or right]
             self._add(probe.kind, probe.name, broken, got, rows, probe.rule)
-
-    def _shrunk(self, row: Row, kind: str, why: str) -> tuple[Row, str]:
-        """The row with a completion from which parts were left out while it failed alike."""
-        text = row["completion"]
-        sizes = [len(text) >> n or 1 for n in (1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 99)]
-        for size in sizes if kind in ("raises", "runs_code") and kind not in self.found else ():
-            for at in range(0, min(len(text), 8 * size), size):
-                shorter = {**row, "completion": text[:at] + text[at + size :]}
-                found = self._pay(shorter).broken or ("", "")
-                if found[0] == kind:
-                    text, why = shorter["completion"], found[1]
-        return {**row, "completion": text}, why
 
     def _pay(self, *rows: Row) -> Reply:
         reply = self.subject.pay(rows)
@@ -213,7 +212,10 @@ def lines(report: Mapping[str, Any]) -> list[str]:
         text = text if len(text) < 200 else f"{text[:120]} … ({len(text):,} characters)"
         told += [f"{it['kind']}: {it['meaning']}", f"    completion: {text}"]
         told += [f"    expected: {it['expected']}; got: {it['got']}", ""]
-    said = f"Kinds of fault: {len(report['findings'])}" if told else "No fault found"
+    for pay in ("paid", "paid in part", "refused"):
+        if names := [name for name, got in report["habits"].items() if got == pay]:
+            told.append(f"No fault, but to be known, {pay}: {', '.join(names)}")
+    said = f"Kinds of fault: {len(report['findings'])}" if report["findings"] else "No fault found"
     told.append(f"{said}, in {report['calls']:,} calls and {report['seconds']:g} s.")
     return told if report["complete"] else [*told, "The time was up before all was tried."]
 
@@ -223,8 +225,6 @@ def _test(subject: Subject, kind: str, rows: Sequence[Row], rule: str) -> str:
     file, dot, name = subject.target.partition(".py")
     target = f"{Path(file).resolve()}.py{name}" if dot else file
     given = f", **{subject.settings!r}" if subject.settings else ""
-    check = TEXTS["rules"].get(rule, f"paid(REWARD, rows, together=True{given}) == [*got, meant]")
     told = "".join(f"        {dict(row)!r},\n" for row in rows)
-    head = f"from casebook.redteam import paid\n\nREWARD = {target!r}\n\n\ndef test_{kind}():\n"
-    asked = f"    *got, meant = paid(REWARD, rows{given})\n    assert {check}\n"
-    return f"{head}    rows = [\n{told}    ]\n{asked}"
+    check = TEXTS["rules"].get(rule) or TEXTS["rules"]["batch"].format(given)
+    return TEXTS["test"].format(kind=kind, target=target, rows=told, given=given, check=check)

@@ -1,5 +1,6 @@
-"""What is tried: the list of `casebook.rewards.attacks` in the form that the examples teach, and
-what needs more than one completion. A probe says which rule must hold:
+"""What is tried on a reward, in the form that the examples teach: the list of `redteam.yaml`, and
+what has to be made for an example. The ideas are those of `casebook.rewards.attacks`, whose texts
+are for a form that is known beforehand. A probe says which rule must hold:
 
     less      what it pays is less than the right completion earns
     right     of other honest forms of the right answer, one keeps more than half of its pay
@@ -7,9 +8,11 @@ what needs more than one completion. A probe says which rule must hold:
     survive   there is a number, in time
 
 Rules are loose where fair readers differ: a right answer out of form may be paid or not, and of two
-answers the first may count or the last, but not both. The texts stand in `redteam.yaml`.
+answers the first may count or the last, but not both. There a reward has *habits*, which are said
+and are no fault.
 """
 
+import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,15 +21,14 @@ from typing import Any, NamedTuple
 import yaml
 
 from casebook.redteam.form import Example, others, same
-from casebook.redteam.subject import PLANTED
-from casebook.rewards.attacks import MEGABYTE, attacks
+from casebook.redteam.subject import MARK
 
 KINDS = ("answer", "form")
 LONG = 16_000  # characters, which a policy can write in about 4,000 tokens
 TEXTS = yaml.safe_load(Path(__file__).with_name("redteam.yaml").read_text("utf-8"))
-STEPS = "\n".join(f"Then we look at part {chr(97 + n % 26)} of it." for n in range(40))
 LONG_TEXTS = {"long": TEXTS["filler"] * 60, "words": TEXTS["keywords"] * 10}
-LONG_TEXTS |= {"lines": TEXTS["several"], "steps": STEPS}
+LONG_TEXTS["steps"] = "\n".join(f"Then we look at part {chr(97 + n % 26)}." for n in range(40))
+LONG_TEXTS["lines"] = TEXTS["several"]
 
 
 class Probe(NamedTuple):
@@ -41,133 +43,116 @@ class Probe(NamedTuple):
     lenient: bool = False
 
 
+def one(example: Example, kind: str, name: str, rule: str, *texts: Any, **more: Any) -> Probe:
+    """A probe of completions to an example; `no more than TEXT` names what is the measure."""
+    rule, _, control = rule.partition(" than ")
+    more |= {"control": example.asking(control)} if control else {}
+    return Probe(kind, name, rule, tuple(example.asking(text) for text in texts), **more)
+
+
 def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator[Probe]:
     """What is tried in the place of one right example, without what is to break the reward."""
-
-    def one(kind: str, name: str, rule: str, *texts: Any) -> Probe:
-        return Probe(kind, name, rule, tuple(example.asking(text) for text in texts))
-
-    told, right, wrongs = example.told, example.slot, others(example, examples) or ["no idea"]
-    yield from _shared(example, examples, wrongs[0], kind, one)
+    told, right, texts = example.told, example.slot, fields(example, examples)
     prompt, unknown = example.row["prompt"], example.asking("I do not know.")
     for shown in (f"{example.question}\n{example.text}", example.text):
         chat = isinstance(prompt, list)
         row = {**unknown, "prompt": [{"role": "user", "content": shown}] if chat else shown}
         yield Probe("prompt_leak", "the answer in the prompt", "no more", (row,), unknown, True)
-    fields = {"meant": told(), "lie": told(wrongs[0]), "right": right, "void": told("")}
-    fields |= {"lie_doubt": told(wrongs[0], f"Perhaps {right}?")} | LONG_TEXTS
-    fields |= {f"thinks_{name}": told(thought=text) for name, text in LONG_TEXTS.items()}
-    fields["lie_long"] = told(wrongs[0], LONG_TEXTS["long"])
-    fields["steps_stripped"] = told(thought=STEPS).rstrip()
-    marked = example.between.rstrip()[-1:] in (">", "{", "#")
-    chosen = ["any"] + ["thinking"] * (example.thought is not None)
-    chosen += ["answer"] + ["marked"] * marked if kind == "answer" else []
-    for name, *rest in (it for table in chosen for it in TEXTS["tried"][table]):
-        yield one(name, *rest[:2], *(text.format(**fields) for text in rest[2:]))
-    if kind == "form":
+    labels, judged = {it.answer for it in examples if it.direct}, kind == "answer"
+    words = 1 < len(labels) <= 60 and all(re.search(r"[^\W\d_]", it) for it in labels)
+    ended = example.between.rstrip()[-1:] in (">", "{", "")
+    chosen = {"any": True, "form": not judged, "ordered": not judged and example.marked}
+    chosen["thinking"] = example.thought is not None and (judged or example.marked)
+    chosen |= {"answer": judged, "direct": judged and example.direct, "labels": judged and words}
+    chosen |= {"marked": judged and example.marked, "enclosed": judged and ended}
+    for name, *rest in (it for table in chosen if chosen[table] for it in TEXTS["tried"][table]):
+        yield one(example, name, *(text.format(**texts) for text in rest))
+    if not judged:
         return
-    yield one("no_answer_paid", "None", "less", None)._replace(lenient=True)
-    for it in examples:
-        if not it.right and it.row["prompt"] == prompt:
-            yield one("wrong_answer_paid", "an example that is wrong", "less", it.text)
-    for it in wrongs[1:6]:
+    yield one(example, "no_answer_paid", "None", "less", None, lenient=True)
+    same_prompt = [it for it in examples if it.row["prompt"] == prompt and not it.right]
+    tried = [("wrong_answer_paid", "an example that is wrong", it.text) for it in same_prompt]
+    for it in others(example, examples)[1:6]:
         near = example.direct and (it.lower() in right.lower() or right.lower() in it.lower())
-        found = "near_miss_paid" if near else "wrong_answer_paid"
-        yield one(found, "another wrong answer", "less", told(it))
-    for it in TEXTS["constants"] if example.direct else ["..."]:
-        if not same(it, right):
-            yield one("constant_paid", f"always {it}", "less", told(it))
+        name = "near_miss_paid" if near else "wrong_answer_paid"
+        tried.append((name, "another wrong answer", told(it)))
+    always = TEXTS["constants"] if example.direct else ["..."]
+    tried += [("constant_paid", f"always {it}", told(it)) for it in always if not same(it, right)]
+    yield from (one(example, name, attack, "less", text) for name, attack, text in tried)
     if example.direct:
-        yield from _other_answers(example, wrongs[0], marked)
+        yield from _other_answers(example, texts["wrong"])
 
 
 def survivals(example: Example) -> Iterator[Probe]:
     """Texts that are run as code, raise, never end or eat memory; the short ones first."""
-
-    def probe(name: str, text: str) -> Probe:
-        return Probe("raises", name, "survive", (example.asking(text),))
-
-    for code in PLANTED:
-        for text in (example.told(code), code, f"```python\n{code}\n```"):
-            yield probe("code", text)
+    told, head = example.told, example.before + (example.thought or "") + example.between
+    for code in (it.replace("MARK", MARK) for it in TEXTS["planted"]):
+        for text in (told(code), code, f"```python\n{code}\n```"):
+            yield one(example, "raises", "code", "survive", text)
     for it in TEXTS["odd"] + [u * n + "1" for u, n in TEXTS["odd_repeated"].items()]:
-        yield probe("odd answer", example.told(str(it)))
-        yield probe("odd completion", str(it))
+        yield one(example, "raises", "odd answer", "survive", told(str(it)))
+        yield one(example, "raises", "odd completion", "survive", str(it))
+    for slip in TEXTS["slips"]:
+        yield one(example, "raises", "a slip", "survive", told(slip.format(example.slot)))
     # A formula of the numbers that are allowed may still be one that nothing can compute.
-    yield probe("tower of powers", example.told("**".join(re.findall(r"\d+", example.slot))))
-    head = example.before + (example.thought or "") + example.between
-    for n in (36, 500):  # a power of the length ends, for what a policy writes; two to it does not
-        for unit in TEXTS["repeated"]:
+    tower = told("**".join(re.findall(r"\d+", example.slot)))
+    yield one(example, "raises", "tower of powers", "survive", tower)
+    marks = re.findall(r"</?\w+>|```\w*|#+", example.text) or ["<answer>", "</answer>"]
+    marks = list(dict.fromkeys([*marks, "".join(marks[:2]), "".join(marks[1::-1]), "\\boxed{"]))
+    for n in (36, 500, LONG):  # a power of the length ends, for what a policy writes; two to it not
+        for unit in TEXTS["repeated"] if n < LONG else ():
             much, name = unit * (n // len(unit)), f"{unit!r} again and again"
-            for text in (example.told(much + "!"), example.before + much, head + much, much + "!"):
-                yield probe(name, text)
-            yield probe(name, example.told(thought=much, after=much + "!"))
-        tags = [t for tag in example.tags or ("answer",) for t in (f"<{tag}>", f"</{tag}>")]
-        for unit in [*tags, "".join(tags[:2]), "".join(reversed(tags)), r"\boxed{"]:
-            yield probe("marks again and again", unit * (n // len(unit)))
-    # These may be slow: no policy writes so much.
-    texts = {"less": TEXTS["filler"] * (MEGABYTE // 36), "survive": example.told("1" * MEGABYTE)}
-    for rule, text in texts.items():
-        yield Probe("no_answer_paid", "a megabyte", rule, (example.asking(text),), None, True)
+            for text in (told(much + "!"), example.before + much, head + much, much + "!"):
+                yield one(example, "raises", name, "survive", text)
+            yield one(example, "raises", name, "survive", told(thought=much, after=much + "!"))
+        for text in (start + it * (n // len(it)) for it in marks for start in ("", head)):
+            yield one(example, "raises", "marks again and again", "survive", text)
 
 
-def _shared(example, examples, wrong: str, kind: str, one) -> Iterator[Probe]:
-    """The list of `casebook.rewards.attacks`, in the learnt form."""
-    labels = list(dict.fromkeys(it.answer for it in examples if it.direct))
-    words = all(re.search(r"[^\W\d_]", label) for label in labels) and len(labels) <= 60
-    opener = f"<{example.tags[1]}>" if example.tags else ""
-    cut = example.between.rfind(opener) if opener else 0
-    thought = example.before + (example.thought or "") + example.between[:cut]
-    right = example.slot if re.search(r"[^\W_]", example.slot) else "x" + example.slot
-    labels, frame = labels if words else (), (thought, example.between[cut:], example.after)
-    reasoning = (example.thought or "").strip() or TEXTS["filler"].strip()
-    tried = attacks(right, labels, wrong, example.question, reasoning, example.tags, frame=frame)
-    text = {it.name: it.completion for it in tried if isinstance(it.completion, str)}
-    for name in [it for it in text if it != "lone surrogate" and len(text[it]) <= LONG]:
-        if kind == "form" and name in TEXTS["formless"]:
-            yield one("form_ignored", name, "less", text[name])
-        elif kind == "answer" and name in TEXTS["shared"]:
-            yield one(TEXTS["shared"][name], name, "less", text[name])
-        else:
-            yield one("raises", name, "survive", text[name])
-    if kind == "form" and example.between:
-        yield one("form_ignored", "bare answer", "less", example.slot)
-    for pair in TEXTS["both"] if kind == "answer" else ():
-        if set(pair) <= set(text):
-            yield one("hedge_paid", " and ".join(pair), "less", *map(text.get, pair))
-    if kind == "answer" and re.fullmatch(r"[1-9]\d{,2}", example.slot):
-        numbers = " ".join(map(str, range(1001)))
-        for it in (numbers, example.told(numbers)):
-            yield one("all_answers_paid", "every number up to 1000", "less", it)
+def fields(example: Example, examples: Sequence[Example]) -> dict[str, str]:
+    """What the templates of `redteam.yaml` are filled with."""
+    told, right = example.told, example.slot
+    wrong = (others(example, examples) or ["no idea"])[0]
+    labels = dict.fromkeys(it.answer for it in examples if it.direct)
+    slots = {"right": right, "wrong": wrong, "listed": "\n".join(labels)}
+    slots["edge"] = "1" if right[:1].isdigit() else "x"  # makes another number of a number
+    slots["numbers"] = " ".join(map(str, range(1001)))
+    texts = {name: told(it.format(**slots)) for name, it in TEXTS["slots"].items()}
+    texts = {**slots, **texts, **LONG_TEXTS, "prompt": example.question}
+    texts |= {f"thinks_{name}": told(thought=text) for name, text in LONG_TEXTS.items()}
+    texts |= {f"lie_{name}": told(wrong, text) for name, text in LONG_TEXTS.items()}
+    texts |= {"doubt": told(wrong, f"Perhaps {right}?"), "bare": told("", thought="")}
+    texts |= {"stripped": told().rstrip(), "steps_stripped": texts["thinks_steps"].rstrip()}
+    texts["reasoning"] = (example.thought or "").strip() or TEXTS["filler"].strip()
+    texts |= {"endless": f"{example.before}{texts['reasoning']}\n", "escaped": html.escape(told())}
+    texts["bracketless"] = re.sub(r"[<>{}\\]|####", "", told(""))
+    texts["swapped"] = re.sub(r"<(/?)(\w)", lambda m: f"<{'/'[len(m[1]) :]}{m[2]}", told(""))
+    parts = example.after, example.thought or "", example.between, right, "\n", example.before
+    return texts | {"jumbled": "".join(parts) + "\n"}
 
 
-def _other_answers(example: Example, wrong: str, marked: bool) -> Iterator[Probe]:
+def _other_answers(example: Example, wrong: str) -> Iterator[Probe]:
     """Rows whose right answer may be another: honest forms of it, and what only comes near it."""
-    told, gold = example.told, example.answer
+    told, gold, known = example.told, example.answer, example.row["answer"]
 
-    def one(kind: str, name: str, rule: str, right: str, *texts: str) -> Probe:
-        known = example.row["answer"]
+    def on(right: str, kind: str, name: str, rule: str, control: str, *texts: str) -> Probe:
         answer = int(right) if isinstance(known, int) else known.removesuffix(gold) + right
-        *rows, control = (example.asking(it, answer=answer) for it in (*texts, told(right)))
+        control, *rows = (example.asking(told(it), answer=answer) for it in (control, *texts))
         return Probe(kind, name, rule, tuple(rows), control, lenient=right != gold)
 
     for right in dict.fromkeys([gold, "1234"]) if re.fullmatch(r"-?\d+", gold) else ():
         near = TEXTS["near"] + ["{opposite}"] * (int(right) != 0)
         for it in near + TEXTS["near_1234"] * (right == "1234"):
-            text = told(it.format(n=right, opposite=-int(right)))
-            yield one("near_miss_paid", "a number near it", "less", right, text)
-        if int(right) > 999:
-            forms = told(f"{right}.0"), told(f"{int(right):,}")
-            yield one("right_answer_refused", "the same number", "right", right, *forms)
+            text = it.format(n=right, opposite=-int(right))
+            yield on(right, "near_miss_paid", "a number near it", "no more", wrong, text)
+        for form in (f"{right}.0", f"{int(right):,}") if int(right) > 999 else ():
+            yield on(right, "right_answer_refused", "the same number", "right", right, form)
     if re.fullmatch(r"[a-z][a-z -]+[a-z]", gold):
-        yield one("near_miss_paid", "half of it", "less", gold, told(gold[: len(gold) // 2]))
-        capital = told(gold.capitalize())
-        yield one("right_answer_refused", "a capital letter", "right", gold, capital)
+        yield on(gold, "near_miss_paid", "half of it", "less", gold, gold[: len(gold) // 2])
+        capital = gold.capitalize()
+        yield on(gold, "right_answer_refused", "a capital letter", "right", gold, capital)
     for right, forms in TEXTS["latex"].items() if "\\" in gold else ():
-        yield one("right_answer_refused", "the same fraction", "right", right, *map(told, forms))
-    forms = [told(f" {gold} "), told(f"\n{gold}\n")] if marked else [told(after="\n")]
-    if (marked and "#" not in example.between[-2:]) or not example.between:
-        yield one("right_answer_refused", "white space around it", "right", gold, *forms)
-    for it in ("see the proof", "") if isinstance(example.row["answer"], str) else ():
+        yield on(right, "right_answer_refused", "the same fraction", "right", right, *forms)
+    for it in ("see the proof", "") if isinstance(known, str) else ():
         row = example.asking(told(wrong), answer=it)
         yield Probe("unreadable_gold_paid", "an unreadable gold answer", "less", (row,), None, True)

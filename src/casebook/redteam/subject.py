@@ -23,13 +23,7 @@ CPU_SECONDS = 6.5  # of processor time for one call; math-verify ends its own af
 SECONDS = 20.0  # by the clock on the wall, for a reward that sleeps or asks a network
 LOADING = 120.0  # seconds, by the clock on the wall
 MEMORY = 2 << 30  # bytes that one call may take
-_MARK = "CASEBOOK_REDTEAM"  # set by a completion that was run as code
-# Completions that set it if a reward runs them: plainly, and where there are no builtins.
-PLANTED = (
-    f"__import__('os').environ.update({_MARK}='1')",
-    "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'catch_warnings'][0]()"
-    f"._module.__builtins__['__import__']('os').environ.update({_MARK}='1')",
-)
+MARK = "CASEBOOK_REDTEAM"  # set by a completion that was run as code
 # What TRL hands to every reward beside prompts, completions and columns
 _TRAINERS = dict.fromkeys(("log_extra", "log_metric"), lambda *_: None) | {"trainer_state": None}
 
@@ -151,7 +145,7 @@ def _pay(reward: Callable, rows: Sequence[Mapping[str, Any]], takes: Mapping | N
         kind = "memory" if isinstance(error, MemoryError) else "raises"
         broken = (kind, ascii(f"raised {type(error).__name__}: {str(error)[:200]}")[1:-1])
     odd = [value for value in paid if value and not math.isfinite(value)]
-    if os.environ.pop(_MARK, None):
+    if os.environ.pop(MARK, None):
         broken = ("runs_code", "ran the completion as code")
     elif broken is None and len(paid) != len(rows):
         broken = ("wrong_count", f"gave {len(paid)} numbers for {len(rows)} completions")
