@@ -33,12 +33,13 @@ from casebook import CasebookError, paths
 from casebook.records import provenance
 from casebook.redteam import redteam
 
-MUSEUM = paths.ROOT / "benchmarks" / "museum"
-sys.path[:0] = [str(paths.ROOT / "tests" / "redteam"), str(MUSEUM)]
+sys.path.insert(0, str(paths.ROOT / "tests" / "redteam"))
+sys.path.insert(0, str(paths.ROOT / "benchmarks" / "museum"))
 import check
 from test_redteam import FAULTS, FAULTY, FORM, HANDS, TASKS, examples, kinds
 
 LIMIT = 60
+MUSEUM = paths.ROOT / "benchmarks" / "museum"
 SOUND = {"number": "sound_number", "label": "sound_label", "form": "sound_form"}
 VERSIONS = {"falsepass": "0.11.0", "reward-doctor": "0.2.0", "rewardprobe": "0.1.0"}
 VERSIONS |= {"gradecheck": "0.1.0"}
@@ -152,6 +153,7 @@ def through_the_museum() -> dict[str, dict]:
                 for it in exhibit["faults"]
             ],
             "findings": {k: [str(it[key])[:160] for key in shown] for k, it in found.items()},
+            "habits": report.get("habits", {}),
         } | ({"refused": report["refused"]} if "refused" in report else {})
         print(exhibit["name"], json.dumps(said[exhibit["name"]], indent=1), flush=True)
     return said

@@ -16,7 +16,6 @@ from typing import Any
 from casebook.case import CasebookError, load_case
 from casebook.rewards import completion_text
 
-NEEDED = ("prompt", "completion", "answer", "right")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _CLOSED = r"</([A-Za-z][\w-]*)>"
 _BRACES = r"(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*"  # up to three within each other
@@ -45,7 +44,7 @@ class Example:
     @property
     def answer(self) -> str:
         """The row's answer; of a solution as GSM8K writes it, what follows the mark."""
-        return _gold(self.row)
+        return str(self.row["answer"]).rpartition("####")[2].strip()
 
     @property
     def marked(self) -> bool:
@@ -110,8 +109,8 @@ def read_examples(path: Path) -> list[Example]:
     except (OSError, ValueError) as error:
         raise CasebookError(f"{path} cannot be read as JSON lines: {error}") from None
     for number, row in enumerate(rows, 1):
-        missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
-        if missing:
+        needed = ("prompt", "completion", "answer", "right")
+        if missing := [key for key in needed if not isinstance(row, dict) or key not in row]:
             raise CasebookError(f"example {number} of {path} has no {missing[0]!r}")
         row["right"] = str(row["right"]).lower() in ("true", "1", "1.0", "yes")
     return apart(rows)
@@ -130,7 +129,7 @@ def case_examples(name: str, rows: int = 8) -> list[Example]:
 def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
     """Learn the form from the right completions, and take all apart by it."""
     texts = [completion_text(row["completion"]) for row in rows]
-    golds = [_gold(row) for row in rows]
+    golds = [Example(row, True, "").answer for row in rows]
     right = [pair for *pair, row in zip(texts, golds, rows, strict=True) if row["right"]]
     if not right:
         raise CasebookError("no example is right: at least one right completion is needed")
@@ -143,19 +142,14 @@ def apart(rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         found = [_last(places.get(place, ""), *pair) for pair in right]
         held = sum(same(hit[1], it) for hit, (_, it) in zip(found, right, strict=True) if hit)
         better = held > most or (best == "whole" and held == most)
-        behind = [hit.end() if hit else 0 for hit in found]
+        spans = [hit.span() if hit and place != "whole" else (0, 0) for hit in found]
         if place == "text":  # in plain text the answer stands behind what marks the form, or in it
-            better = most <= 0 and all(map(int.__gt__, behind, at))
-        here = [hit.start() if hit and place != "whole" else 0 for hit in found]
-        at = [*map(max, at, here)]
+            better = most <= 0 and all(end > a for a, (_, end) in zip(at, spans, strict=True))
+        at = [max(a, start) for a, (start, _) in zip(at, spans, strict=True)]
         if all(found) and better:
             best, most = place, held
     pattern = places.get(best, "")
     return [_taken(*it, best, pattern) for it in zip(texts, golds, rows, strict=True)]
-
-
-def _gold(row: Mapping[str, Any]) -> str:
-    return str(row["answer"]).rpartition("####")[2].strip()
 
 
 def _last(pattern: str, text: str, gold: str) -> re.Match | None:

@@ -12,7 +12,7 @@ from typing import Any
 from casebook import folder
 from casebook.case import CasebookError, check_name
 from casebook.redteam.form import Example, case_examples, read_examples
-from casebook.redteam.probes import KINDS, TEXTS, Probe, fields, probes, survivals
+from casebook.redteam.probes import TEXTS, Probe, fields, probes, survivals
 from casebook.redteam.subject import Reply, Subject
 
 SECONDS = 60.0  # after which what is left is not tried
@@ -33,7 +33,7 @@ def redteam(
     `meaning`, and `test`, a pytest case that fails until the fault is mended. What cannot be
     called, and examples that cannot be read, are a `CasebookError`.
     """
-    check_name("kind of reward", kind, KINDS)
+    check_name("kind of reward", kind, ("answer", "form"))
     place = target.rpartition(":")[0]
     if not examples and not folder.place(place):
         raise CasebookError("name a file of examples: --examples FILE.jsonl")
@@ -64,10 +64,7 @@ class _Attack:
         self.start, self.complete = time.monotonic(), True
         self.found: dict[str, dict[str, Any]] = {}  # by kind
         self.low: dict[Example, float] = {}
-        self.echoes, self.hangs = (
-            0,
-            False,
-        )  # after a call without an end, nothing that may have none
+        self.hangs = False  # after a call without an end nothing is tried that may have none
         self._measure()
 
     def report(self) -> dict[str, Any]:
@@ -84,8 +81,6 @@ class _Attack:
         for example, told in [*plan[:1], (first, survivals(first)), *plan[1:]]:
             for probe in told:
                 self._try(probe, example)
-        if self.echoes == 1 < len(plan):  # of a prompt that happens to name its answer
-            del self.found["prompt_echo_paid"]
         told = {"target": self.subject.target, "kind": self.kind, "calls": self.subject.calls}
         told |= {"seconds": round(time.monotonic() - self.start, 2), "complete": self.complete}
         return told | {"habits": self._habits(first), "findings": list(self.found.values())}
@@ -94,10 +89,9 @@ class _Attack:
         """What it does with the completions on which fair readers differ."""
         low, meant = (self._one(example.asking(text)) for text in ("", example.text))
         low, words = max(low, self.low.get(example, low)), ("refused", "paid in part", "paid")
-        texts = fields(example, self.examples)
-        asked = {name: text.format(**texts) for name, text in TEXTS["habits"].items()}
-        asked = {k: it for k, it in asked.items() if low < meant and it != example.text}
-        got = {name: self._one(example.asking(text)) for name, text in asked.items()}
+        texts, told = fields(example, self.examples), TEXTS["habits"].items() if low < meant else ()
+        asked = {name: text.format(**texts) for name, text in told}
+        got = {k: self._one(example.asking(it)) for k, it in asked.items() if it != example.text}
         return {name: words[(pay > low) + (pay >= meant - 1e-9)] for name, pay in got.items()}
 
     def _measure(self) -> None:
@@ -108,7 +102,7 @@ class _Attack:
             row, none = example.asking(example.text), example.asking("")
             replies, empty = [self._pay(row) for _ in range(4)], self._one(none)
             got, broken = [reply.one for reply in replies], replies[0].broken
-            if replies[0].failed:
+            if not replies[0].paid:
                 self._add(broken[0], "a right example", "a number", broken[1], [row])
                 continue
             if len(set(got)) > 1:  # then no payment says anything
@@ -119,8 +113,7 @@ class _Attack:
             meant, below = got[0], max(map(self._one, wrong), default=empty)
             line = re.sub(r"\S.*\S|\S", "one step", example.thought or "", flags=re.DOTALL)
             flat = {k: v.replace("\n", "") for k, v in vars(example).items() if isinstance(v, str)}
-            short = [replace(example, thought=line), replace(example, **flat)]
-            short = [it for it in short if example.thought]
+            short = [replace(example, thought=line), replace(example, **flat)][: 2 * bool(line)]
             if meant > below or meant > empty:  # a wrong one that is paid is found by the probes
                 self.low[example] = below if meant > below else empty
             elif short := [it for it in short if self._one(it.asking(it.text)) > below]:
@@ -141,13 +134,13 @@ class _Attack:
     def _batches(self, rows: Sequence[Row]) -> None:
         """One call of many rows against many calls of one, and against another order."""
         alone = {id(row): self._pay(row) for row in rows}
-        if any(reply.failed for reply in alone.values()):
+        if any(not reply.paid for reply in alone.values()):
             return
         for name, order in (("batch", rows), ("order", rows[::-1]), ("batch", rows[:2] * 2)):
             reply, expected = self._pay(*order), [alone[id(row)].one for row in order]
-            pairs = [*zip(reply.paid, expected, strict=False)]
+            pairs = zip(reply.paid, expected, strict=False)
             alike = all(a == b or math.isclose(a, b, abs_tol=1e-9) for a, b in pairs)
-            if reply.failed:
+            if not reply.paid:
                 self._add(reply.broken[0], "a batch", "a number each", reply.broken[1], order)
             elif not alike and "batch_dependent" not in self.found:
                 self._add(f"{name}_dependent", "a batch", str(expected), str([*reply.paid]), order)
@@ -158,12 +151,12 @@ class _Attack:
             return
         replies = [self._pay(row) for row in probe.rows]
         for row, reply in zip(probe.rows, replies, strict=True):
-            if reply.failed and not probe.lenient:
+            if not reply.paid and not probe.lenient:
                 self._add(reply.broken[0], probe.name, "a number, in time", reply.broken[1], [row])
                 self.hangs = self.hangs or reply.broken[0] in ("never_ends", "memory")
         blind = example not in self.low and probe.kind != "prompt_leak"
         blind = blind or "nondeterministic" in self.found or probe.rule == "survive"
-        if blind or any(reply.failed for reply in replies):
+        if blind or any(not reply.paid for reply in replies):
             return
         right = example.asking(example.text)
         got = (max if probe.rule == "right" else min)(reply.one for reply in replies)
@@ -177,25 +170,22 @@ class _Attack:
             "no more": got > meant + slack and f"no more than {meant:g}",
         }[probe.rule]
         if broken:
-            self.echoes += probe.kind == "prompt_echo_paid"
             rows = [*probe.rows, probe.control or right]
             self._add(probe.kind, probe.name, broken, got, rows, probe.rule)
 
     def _pay(self, *rows: Row) -> Reply:
         reply = self.subject.pay(rows)
-        if reply.broken and not reply.failed:  # it paid, and did something else as well
+        if reply.broken and reply.paid:  # it paid, and did something else as well
             self._add(reply.broken[0], "any call", "no change", reply.broken[1], rows)
         return reply
 
     def _one(self, row: Row) -> float:
         return self._pay(row).one
 
-    def _add(
-        self, kind: str, name: str, expected: str, got: Any, rows: Any, rule: str = ""
-    ) -> None:
+    def _add(self, kind: str, name: str, expected: str, got: Any, rows: Any, rule="") -> None:
         """A finding: the first of its kind, or a shorter completion of one that is there."""
-        text, told = rows[0]["completion"], {"kind": kind, "attacks": []}
-        known = self.found.setdefault(kind, told)
+        text = rows[0]["completion"]
+        known = self.found.setdefault(kind, {"kind": kind, "attacks": []})
         known["attacks"] += [name] * (name not in known["attacks"])
         if "test" not in known or len(str(text)) < len(str(known["completion"])):
             got = got if not isinstance(got, float) or math.isfinite(got) else "nothing"

@@ -1,6 +1,6 @@
 """What is tried on a reward, in the form that the examples teach: the list of `redteam.yaml`, and
-what has to be made for an example. The ideas are those of `casebook.rewards.attacks`, whose texts
-are for a form that is known beforehand. A probe says which rule must hold:
+what has to be made for an example. `casebook.rewards.attacks` has the like for a form that is known
+beforehand. A probe says which rule must hold:
 
     less      what it pays is less than the right completion earns
     right     of other honest forms of the right answer, one keeps more than half of its pay
@@ -8,11 +8,9 @@ are for a form that is known beforehand. A probe says which rule must hold:
     survive   there is a number, in time
 
 Rules are loose where fair readers differ: a right answer out of form may be paid or not, and of two
-answers the first may count or the last, but not both. There a reward has *habits*, which are said
-and are no fault.
+answers the first may count or the last, but not both. What a reward does there are its *habits*.
 """
 
-import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,14 +19,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from casebook.redteam.form import Example, others, same
-from casebook.redteam.subject import MARK
 
-KINDS = ("answer", "form")
 LONG = 16_000  # characters, which a policy can write in about 4,000 tokens
 TEXTS = yaml.safe_load(Path(__file__).with_name("redteam.yaml").read_text("utf-8"))
-LONG_TEXTS = {"long": TEXTS["filler"] * 60, "words": TEXTS["keywords"] * 10}
+LONG_TEXTS = {name: text * times for name, (text, times) in TEXTS["long"].items()}
 LONG_TEXTS["steps"] = "\n".join(f"Then we look at part {chr(97 + n % 26)}." for n in range(40))
-LONG_TEXTS["lines"] = TEXTS["several"]
 
 
 class Probe(NamedTuple):
@@ -61,21 +56,18 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
     labels, judged = {it.answer for it in examples if it.direct}, kind == "answer"
     words = 1 < len(labels) <= 60 and all(re.search(r"[^\W\d_]", it) for it in labels)
     ended = example.between.rstrip()[-1:] in (">", "{", "")
-    chosen = {"any": True, "form": not judged, "ordered": not judged and example.marked}
-    chosen["thinking"] = example.thought is not None and (judged or example.marked)
-    chosen |= {"answer": judged, "direct": judged and example.direct, "labels": judged and words}
-    chosen |= {"marked": judged and example.marked, "enclosed": judged and ended}
-    for name, *rest in (it for table in chosen if chosen[table] for it in TEXTS["tried"][table]):
+    chosen = ["any", kind] + [("ordered", "marked")[judged]] * example.marked
+    chosen += ["thinking"] * (example.thought is not None and (judged or example.marked))
+    chosen += ["direct"] * (judged and example.direct) + ["labels"] * (judged and words)
+    chosen += ["enclosed"] * (judged and ended)
+    for name, *rest in (it for table in chosen for it in TEXTS["tried"][table]):
         yield one(example, name, *(text.format(**texts) for text in rest))
     if not judged:
         return
     yield one(example, "no_answer_paid", "None", "less", None, lenient=True)
-    same_prompt = [it for it in examples if it.row["prompt"] == prompt and not it.right]
-    tried = [("wrong_answer_paid", "an example that is wrong", it.text) for it in same_prompt]
-    for it in others(example, examples)[1:6]:
-        near = example.direct and (it.lower() in right.lower() or right.lower() in it.lower())
-        name = "near_miss_paid" if near else "wrong_answer_paid"
-        tried.append((name, "another wrong answer", told(it)))
+    near = [it.text for it in examples if it.row["prompt"] == prompt and not it.right]
+    near += map(told, others(example, examples)[1:6])
+    tried = [("wrong_answer_paid", "another wrong answer", it) for it in near]
     always = TEXTS["constants"] if example.direct else ["..."]
     tried += [("constant_paid", f"always {it}", told(it)) for it in always if not same(it, right)]
     yield from (one(example, name, attack, "less", text) for name, attack, text in tried)
@@ -86,27 +78,22 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
 def survivals(example: Example) -> Iterator[Probe]:
     """Texts that are run as code, raise, never end or eat memory; the short ones first."""
     told, head = example.told, example.before + (example.thought or "") + example.between
-    for code in (it.replace("MARK", MARK) for it in TEXTS["planted"]):
-        for text in (told(code), code, f"```python\n{code}\n```"):
-            yield one(example, "raises", "code", "survive", text)
-    for it in TEXTS["odd"] + [u * n + "1" for u, n in TEXTS["odd_repeated"].items()]:
-        yield one(example, "raises", "odd answer", "survive", told(str(it)))
-        yield one(example, "raises", "odd completion", "survive", str(it))
-    for slip in TEXTS["slips"]:
-        yield one(example, "raises", "a slip", "survive", told(slip.format(example.slot)))
+    texts = [("code", it) for c in TEXTS["planted"] for it in (told(c), c, f"```python\n{c}\n```")]
+    odd = [*map(str, TEXTS["odd"]), *(u * n + "1" for u, n in TEXTS["odd_repeated"].items())]
+    texts += [pair for it in odd for pair in (("odd answer", told(it)), ("odd completion", it))]
+    texts += [("a slip", told(slip.format(example.slot))) for slip in TEXTS["slips"]]
     # A formula of the numbers that are allowed may still be one that nothing can compute.
-    tower = told("**".join(re.findall(r"\d+", example.slot)))
-    yield one(example, "raises", "tower of powers", "survive", tower)
+    texts.append(("tower of powers", told("**".join(re.findall(r"\d+", example.slot)))))
     marks = re.findall(r"</?\w+>|```\w*|#+", example.text) or ["<answer>", "</answer>"]
     marks = list(dict.fromkeys([*marks, "".join(marks[:2]), "".join(marks[1::-1]), "\\boxed{"]))
     for n in (36, 500, LONG):  # a power of the length ends, for what a policy writes; two to it not
         for unit in TEXTS["repeated"] if n < LONG else ():
             much, name = unit * (n // len(unit)), f"{unit!r} again and again"
-            for text in (told(much + "!"), example.before + much, head + much, much + "!"):
-                yield one(example, "raises", name, "survive", text)
-            yield one(example, "raises", name, "survive", told(thought=much, after=much + "!"))
-        for text in (start + it * (n // len(it)) for it in marks for start in ("", head)):
-            yield one(example, "raises", "marks again and again", "survive", text)
+            tails = told(much + "!"), example.before + much, head + much, much + "!"
+            texts += [(name, it) for it in (*tails, told(thought=much, after=much + "!"))]
+        much = [start + it * (n // len(it)) for it in marks for start in ("", head)]
+        texts += [("marks again and again", it) for it in much]
+    yield from (one(example, "raises", name, "survive", text) for name, text in texts)
 
 
 def fields(example: Example, examples: Sequence[Example]) -> dict[str, str]:
@@ -117,16 +104,12 @@ def fields(example: Example, examples: Sequence[Example]) -> dict[str, str]:
     slots = {"right": right, "wrong": wrong, "listed": "\n".join(labels)}
     slots["edge"] = "1" if right[:1].isdigit() else "x"  # makes another number of a number
     slots["numbers"] = " ".join(map(str, range(1001)))
-    texts = {name: told(it.format(**slots)) for name, it in TEXTS["slots"].items()}
-    texts = {**slots, **texts, **LONG_TEXTS, "prompt": example.question}
-    texts |= {f"thinks_{name}": told(thought=text) for name, text in LONG_TEXTS.items()}
-    texts |= {f"lie_{name}": told(wrong, text) for name, text in LONG_TEXTS.items()}
-    texts |= {"doubt": told(wrong, f"Perhaps {right}?"), "bare": told("", thought="")}
-    texts |= {"stripped": told().rstrip(), "steps_stripped": texts["thinks_steps"].rstrip()}
-    texts["reasoning"] = (example.thought or "").strip() or TEXTS["filler"].strip()
-    texts |= {"endless": f"{example.before}{texts['reasoning']}\n", "escaped": html.escape(told())}
-    texts["bracketless"] = re.sub(r"[<>{}\\]|####", "", told(""))
-    texts["swapped"] = re.sub(r"<(/?)(\w)", lambda m: f"<{'/'[len(m[1]) :]}{m[2]}", told(""))
+    slots |= LONG_TEXTS | {"prompt": example.question}
+    made = {k: told(*(it.format(**slots) for it in own)) for k, own in TEXTS["slots"].items()}
+    texts = {**slots, **made, "stripped": told().rstrip()}
+    texts["steps_stripped"] = texts["thinks_steps"].rstrip()
+    texts["reasoning"] = (example.thought or "").strip() or LONG_TEXTS["long"]
+    texts["bracketless"] = re.sub(r"[<>{}\\]|####", "", texts["void"])
     parts = example.after, example.thought or "", example.between, right, "\n", example.before
     return texts | {"jumbled": "".join(parts) + "\n"}
 

@@ -23,21 +23,17 @@ CPU_SECONDS = 6.5  # of processor time for one call; math-verify ends its own af
 SECONDS = 20.0  # by the clock on the wall, for a reward that sleeps or asks a network
 LOADING = 120.0  # seconds, by the clock on the wall
 MEMORY = 2 << 30  # bytes that one call may take
-MARK = "CASEBOOK_REDTEAM"  # set by a completion that was run as code
+_MARK = "CASEBOOK_REDTEAM"  # set by a completion of `redteam.yaml` that was run as code
 # What TRL hands to every reward beside prompts, completions and columns
 _TRAINERS = dict.fromkeys(("log_extra", "log_metric"), lambda *_: None) | {"trainer_state": None}
 
 
 class Reply(NamedTuple):
-    """What one call gave: a number for each completion (TRL's `None` is minus infinity), and the
-    kind of fault with a few words on it."""
+    """What one call gave: a number for each completion (TRL's `None` is minus infinity; none at all
+    if it failed), and the kind of fault with a few words on it."""
 
     paid: tuple[float, ...] = ()
     broken: tuple[str, str] | None = None
-
-    @property
-    def failed(self) -> bool:
-        return bool(self.broken) and not self.paid
 
     @property
     def one(self) -> float:
@@ -88,8 +84,7 @@ def load(target: str, settings: Mapping[str, Any] | None = None) -> Callable[...
     if folder.place(place):
         found = load_case(place).rewards[name]
     elif not callable(found := getattr(module := _module(place), name, None)):
-        names = [key for key, it in vars(module).items() if callable(it)]
-        check_name(f"reward of {place}", name, names)
+        check_name(f"reward of {place}", name, [k for k, v in vars(module).items() if callable(v)])
     if settings and not factory:
         raise CasebookError(f"only a factory takes settings: {place}:{name}()")
     return found(**(settings or {})) if factory else found
@@ -145,7 +140,7 @@ def _pay(reward: Callable, rows: Sequence[Mapping[str, Any]], takes: Mapping | N
         kind = "memory" if isinstance(error, MemoryError) else "raises"
         broken = (kind, ascii(f"raised {type(error).__name__}: {str(error)[:200]}")[1:-1])
     odd = [value for value in paid if value and not math.isfinite(value)]
-    if os.environ.pop(MARK, None):
+    if os.environ.pop(_MARK, None):
         broken = ("runs_code", "ran the completion as code")
     elif broken is None and len(paid) != len(rows):
         broken = ("wrong_count", f"gave {len(paid)} numbers for {len(rows)} completions")
