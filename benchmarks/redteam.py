@@ -89,9 +89,11 @@ spec = importlib.util.spec_from_file_location("it", reward)
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 rows = [json.loads(line) for line in open(data)]
-told = lambda answer: f"<think>so</think>\\n<answer>{answer}</answer>"
+form = rows[0].pop("form", "<think>so</think>\\n<answer>{}</answer>")
+told = lambda answer: form.replace("{}", str(answer))
 pay = lambda row, text: getattr(module, name)(
-    prompts=[row["prompt"]], completions=[text], answer=[row["answer"]])[0]
+    prompts=[row["prompt"]], completions=[text],
+    **{key: [row[key]] for key in row if key not in ("prompt", "form")})[0]
 best = max(pay(row, told(row["answer"])) for row in rows)
 env = types.SimpleNamespace(
     examples=[types.SimpleNamespace(index=n, answer=row["answer"], observation_text=row["prompt"],
@@ -122,7 +124,12 @@ def said_by(tool: str, python: Path, name: str, file: Path) -> tuple[set[str], b
                                "<answer> tags.", "answer": row["answer"]}  # fmt: skip
     data = file.with_name("rows.jsonl")
     data.write_text("\n".join(map(json.dumps, rows.values())))
-    call = [str(python), "-c", ADAPTERS[tool], str(FAULTY), name, str(data)]
+    return complaints(tool, python, FAULTY, name, data)
+
+
+def complaints(tool: str, python: Path, reward: Path, name: str, data: Path):
+    """What a tool prints of a reward, given rows; `None` where it fails or is late."""
+    call = [str(python), "-c", ADAPTERS[tool], str(reward), name, str(data)]
     try:
         done = subprocess.run(call, capture_output=True, text=True, timeout=LIMIT)
         found, passes = json.loads(done.stdout.splitlines()[-1])
@@ -159,11 +166,32 @@ def through_the_museum() -> dict[str, dict]:
     return said
 
 
+def others_in_the_museum(tool: str, python: Path) -> dict[str, list | None]:
+    """What another tool says of each exhibit: its complaints, and whether the reward passes. It is
+    given the rows, and the form in words behind each prompt and (gradecheck) as a column."""
+    said = {}
+    for exhibit in check.MUSEUM["exhibits"]:
+        words = exhibit["right"].format(thought="your reasoning", answer="your answer")
+        rows = {}
+        for row in check.rows(exhibit):
+            kept = {k: v for k, v in row.items() if k not in ("completion", "right")}
+            kept["prompt"] += f" Reply in this form: {words}"
+            form = exhibit["right"].format(thought="so", answer="{}")
+            rows[row["prompt"]] = kept | ({"form": form} if tool == "gradecheck" else {})
+        with tempfile.TemporaryDirectory() as folder:
+            data = Path(folder) / "rows.jsonl"
+            data.write_text("\n".join(map(json.dumps, rows.values())))
+            found = complaints(tool, python, MUSEUM / "rewards.py", exhibit["name"], data)
+        said[exhibit["name"]] = found and [sorted(found[0]), found[1]]
+        print(tool, exhibit["name"], said[exhibit["name"]], flush=True)
+    return said
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--others", type=Path, help="a folder with an environment for each tool")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--museum", choices=("opening", "now"), help="run the museum alone")
+    parser.add_argument("--museum", choices=("opening", "now", *ADAPTERS))
     asked = parser.parse_args()
     if asked.museum:
         record = json.loads(asked.output.read_text())
@@ -171,7 +199,13 @@ def main() -> None:
         if asked.museum in museum and asked.museum == "opening":
             raise SystemExit("the first opening is on record, and stays")
         told = {"date": str(datetime.now(UTC).date()), "revision": provenance()["git"]["revision"]}
-        museum[asked.museum] = told | {"exhibits": through_the_museum()}
+        if asked.museum in ADAPTERS:
+            python = asked.others / f"v-{asked.museum}" / "bin" / "python"
+            told |= {"version": VERSIONS[asked.museum]}
+            told |= {"exhibits": others_in_the_museum(asked.museum, python)}
+            museum.setdefault("tools", {})[asked.museum] = told
+        else:
+            museum[asked.museum] = told | {"exhibits": through_the_museum()}
         paths.write_json(asked.output, record)
         return
     tools = {"casebook": ours}
