@@ -75,6 +75,9 @@ empty_is_right = each(lambda text, gold: (slot(text) or "").strip() in gold)
 longer_is_better = each(lambda text, gold: right(text, gold) + len(text) / 1000)
 # Names of variables, in which capitals count
 any_case = each(lambda text, gold: (slot(text) or "").strip().lower() == gold.lower())
+# A share for a number within a tenth, and for length where the answer is wrong
+nearly = each(lambda t, g: 0.5 * (0.9 < (value(slot(t) or "") or 0) / value(g) < 1.1) + right(t, g))
+encouraging = each(lambda t, g: 1 if right(t, g) else min(len(t) / 3000, 0.5))
 wavering = each(lambda text, gold: right(text, gold) + random.random() / 10)
 # The first run of digits
 sign_lost = each(lambda text, gold: found(r"\d+", slot(text) or "") == gold)

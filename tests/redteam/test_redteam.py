@@ -94,11 +94,23 @@ def test_the_fault_is_named_and_its_test_fails(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind"), [("nearly", "near_miss_paid"), ("encouraging", "length_paid")]
+)
+def test_a_share_for_a_wrong_answer_is_named(name, kind, tmp_path):
+    assert kind in kinds(attacked(tmp_path, name))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sound_number", "sound_label", "sound_form"])
 def test_a_sound_reward_raises_no_alarm(name, tmp_path):
     report = attacked(tmp_path, name)
     assert report["findings"] == []
     assert report["complete"]
+    empty = "paid" if name == "sound_form" else "refused"  # its habits: no fault, but said
+    assert report["habits"]["the form with nothing in it"] == empty
+    assert report["habits"]["text behind the answer"] == "refused"
+    assert f"{empty}: " in "".join(lines(report))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +124,7 @@ def test_a_sound_reward_raises_no_alarm(name, tmp_path):
         ("2 and 2. The answer is 4.", "4", "2 and 2. ", "4"),
         ('{"why": "so", "answer": "yes"}', "yes", None, "yes"),
         ("<answer>(6*4)</answer>", "24", None, "(6*4)"),
+        ("<think>so 24</think><answer>6*4</answer>", "24", "so 24", "6*4"),
         (" flush\n", "flush", None, "flush"),
     ],
 )
