@@ -132,10 +132,10 @@ def _other_answers(example: Example, wrong: str) -> Iterator[Probe]:
             yield on(right, "right_answer_refused", "the same number", "right", right, form)
     if re.fullmatch(r"[a-z][a-z -]+[a-z]", gold):
         yield on(gold, "near_miss_paid", "half of it", "less", gold, gold[: len(gold) // 2])
-        capital = gold.capitalize()
-        yield on(gold, "right_answer_refused", "a capital letter", "right", gold, capital)
+        yield on(gold, "right_answer_refused", "a capital", "right", gold, gold.capitalize())
     for right, forms in TEXTS["latex"].items() if "\\" in gold else ():
         yield on(right, "right_answer_refused", "the same fraction", "right", right, *forms)
-    for it in ("see the proof", "") if isinstance(known, str) else ():
-        row = example.asking(told(wrong), answer=it)
+    pairs = (("see the proof", wrong), ("", wrong), ("see the proof", "it cannot be read"))
+    for gold, text in pairs if isinstance(known, str) else ():
+        row = example.asking(told(text), answer=gold)
         yield Probe("unreadable_gold_paid", "an unreadable gold answer", "less", (row,), None, True)
