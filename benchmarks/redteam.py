@@ -13,6 +13,10 @@ reward of the same kind; that falsepass finds no format which is paid, and stops
 integration. Only ours can be told that a reward is for form alone: those count apart. A tool that
 gives no answer within LIMIT seconds has not caught the fault.
 
+**The museum.** `--museum opening` was run once, on the rewards of `benchmarks/museum/` as they were
+committed before an attack was read; `--museum now` after a change of the red
+team, `--museum TOOL --others FOLDER` for another tool. `benchmarks/museum/counts.py` counts.
+
 FOLDER holds an environment per tool, v-falsepass and so on, made by pip: falsepass 0.11.0,
 reward-doctor 0.2.0, rewardprobe 0.1.0, gradecheck 0.1.0. falsepass starts an environment of its own
 for each audit; here its runner is called in the one that it is installed in. gradecheck attacks
