@@ -117,6 +117,14 @@ def test_evidence_shows_at_most_three_completions_and_the_groups_that_would_do()
     assert hacked.evidence.count("so it is") == 3
 
 
+def test_a_run_that_breaks_at_its_first_steps_went_too_fast_and_one_without_a_start_did_not():
+    for start, names in (([0.4, 0.1], {"rate_too_high"}), ([0.02, 0.0], set())):
+        paid = np.array([*start, *[0.0] * (STEPS - 2)])
+        spread = (paid * (1 - paid)) ** 0.5
+        log = log_of(reward=paid, reward_std=spread, rewards__correct__mean=None, held_out=False)
+        assert named(log) & {"rate_too_high"} == names
+
+
 def test_a_number_where_a_text_was_cut_off_is_no_answer():
     cut = {"truncated": True, "extracted": "18", "correct": False}
     working = log_of(texts_of(completion="3 * 6 = 18\n", **cut), completions__clipped_ratio=0.9)

@@ -181,8 +181,6 @@ class Seen:
 class Examined(Seen):
     """A log, asked for each finding of `FINDINGS` by the method of that name."""
 
-    # Signal
-
     def silent_groups(self, least: float, of_steps: float) -> Found:
         shares, bound, of = self["silent"], least, "of the groups were silent"
         if not len(shares):
@@ -246,8 +244,6 @@ class Examined(Seen):
         if len(alive) < TREND or np.median(alive) > small * min(1.0, scale):
             return None
         return 0.6, f"The deviation in a group is {np.median(alive):.2g}, the reward {scale:.2g}."
-
-    # Learning
 
     def no_progress(self) -> Found:
         reward, ends, own = self["reward"], self.reward, self.answer
@@ -320,6 +316,9 @@ class Examined(Seen):
         best = ends.high - min(ends.first, ends.last) if ends else 0.0
         if self.fell and ends.lost > max(0.5 * best, 0.15 * ends.spread):
             said[f"The reward fell from {ends.high:.2f} to {ends.last:.2f}"] = 0.6
+        reward, spread = self["reward"], [*self["reward_std"], 0.0]  # the first: before any update
+        if ends and reward[len(reward) // 2 :].max() <= 0.1 * reward[0] > 0.05 * spread[0]:
+            said[f"The first step earned {reward[0]:.2f}, the second half {ends.last:.2f}"] = 0.6
         if own := self.answer if self.answers_fell else None:
             sure = 0.85 if self.moved < 0 else 0.6
             said[f"The reward of answers fell from {own.first:.2f} to {own.last:.2f}"] = sure
@@ -350,8 +349,6 @@ class Examined(Seen):
             return None
         said = f"At beta {beta:.2g} the reward moved by {ends.gain:+.3f}"
         return 0.7, f"{said}, and the median KL stays at {late:.2g} nats per token."
-
-    # Text
 
     def truncation(self, cut: float, at_cap: float, caps: list[int]) -> Found:
         length, clipped = self["length"], self["clipped"]
