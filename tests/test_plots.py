@@ -107,25 +107,6 @@ def test_kl_comes_from_the_loss_or_from_held_out_prompts_or_is_said_to_be_missin
 # The others
 
 
-def test_bars_show_every_number_and_the_oracle_as_a_line():
-    drawn = plots.accuracy_bars(
-        {"constant": 0.125, "base": FIGURE, "oracle": 1.0},
-        "x",
-        {"base": "base", "oracle": "oracle"},
-    )
-    (ax,) = drawn.axes
-    assert "12.5%" in words(drawn)
-    assert "75.0%" in words(drawn)
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["constant", "base"]
-    assert any(line.get_linestyle() == "--" for line in ax.lines)
-
-
-def test_a_confusion_matrix_is_shown_in_percent_of_its_rows():
-    table = pd.DataFrame([[3, 1], [0, 0]], index=["a", "b"], columns=["a", "none"])
-    drawn = plots.confusion_matrix(table, "x")
-    assert [text.get_text() for text in drawn.axes[0].texts] == ["75", "25"]
-
-
 def test_learning_curves_are_drawn():
     runs = [pd.DataFrame({"step": [0, 10], "greedy_accuracy": [a, b]}) for a, b in ((0, 1), (1, 1))]
     drawn = plots.learning_curve(runs, {"greedy_accuracy": "greedy"}, "x")

@@ -117,14 +117,6 @@ def test_a_nano_prompt_shows_the_record_in_tenths(table):
     assert digits == [*expected, str(min(int(surveys.connectivity[i] * 10), 9))]
 
 
-def test_deciles_are_tenths_of_a_crops_own_yields():
-    yields = np.column_stack([np.arange(1, 101.0), np.r_[np.zeros(50), np.arange(1, 51)]])
-    deciles = data._deciles(yields)
-    assert Counter(deciles[:, 0].tolist()) == dict.fromkeys(range(10), 10)
-    assert (deciles[:50, 1] == -1).all()
-    assert Counter(deciles[50:, 1].tolist()) == dict.fromkeys(range(10), 5)
-
-
 def test_a_shuffle_moves_the_neighbours_and_keeps_them(table):
     i = inner(table)
     plain, shuffled = (data.records(table, i, order=1, variant=v) for v in (None, "shuffled"))
@@ -138,19 +130,6 @@ def test_a_shuffle_moves_the_neighbours_and_keeps_them(table):
     assert places(plain) != places(shuffled)
     assert neighbours(plain) == neighbours(shuffled)
     assert data.records(table, i, variant="shuffled") == data.records(table, i, variant="shuffled")
-
-
-def test_four_quarter_turns_are_none(table):
-    turned = position = "north-west>east"
-    for _ in range(4):
-        turned = data._turned(turned)
-    assert turned == position
-    i = inner(table)
-    rotated = {r["position"]: r for r in data.records(table, i, variant="rotated")}
-    for record in data.records(table, i):
-        if record["position"] != "central":
-            place = data._turned(record["position"])
-            assert rotated[place] == record | {"position": place}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

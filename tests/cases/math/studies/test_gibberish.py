@@ -93,27 +93,6 @@ def test_faults_of_latex_are_named(text, fault):
     assert fault in latex_fault(text)
 
 
-formulas = st.recursive(
-    st.sampled_from(["x", "12", r"\pi", "a+b"]),
-    lambda inner: st.one_of(
-        st.tuples(inner, inner).map(lambda two: rf"\frac{{{two[0]}}}{{{two[1]}}}"),
-        inner.map(lambda one: rf"\sqrt{{{one}}}"),
-        inner.map(lambda one: rf"\boxed{{{one}}}"),
-        st.tuples(inner, inner).map(lambda two: rf"\left({two[0]}\right){two[1]}"),
-    ),
-    max_leaves=8,
-)
-
-
-@given(formulas, st.data())
-def test_a_whole_formula_is_whole_and_one_brace_less_is_a_fault(formula, data):
-    assert latex_fault(f"${formula}$") is None
-    braces = [i for i, mark in enumerate(formula) if mark in "{}"]
-    if braces:
-        gone = data.draw(st.sampled_from(braces))
-        assert latex_fault(formula[:gone] + formula[gone + 1 :]) is not None
-
-
 @pytest.mark.parametrize("hostile", ["\\frac" * 200_000, "{" * 1_000_000, "\\sqrt[" * 200_000])
 def test_hostile_text_has_a_fault_and_no_consequence(hostile):
     assert latex_fault(hostile) is not None
