@@ -44,6 +44,9 @@ def test_what_it_writes_is_a_case_whose_property_is_graded(here):
     assert not case.grade(swapped, row["answer"]).correct
     assert case.grade(swapped, "." * 16).correct  # right where no cell is given
     assert case.load("train", "t4")[0]["prompt"][-1]["role"] == "user"
+    newcase.new("mine", here / "rows.csv", "label")
+    named = {"answer": "yes", "solution": "no"}  # as a reasoning-gym row, whose answer is a name
+    assert load_case("mine").reference(named).endswith("<answer>no</answer>")
     for profile in ("nano", "t4"):
         assert settings.checked(("demo", profile))["case"] == case.name == str(here / "demo")
 

@@ -99,7 +99,7 @@ def _read(file: Path, _changed: int) -> Case:
     def reference(row: Mapping[str, Any], variant: str | None = None) -> str:
         if own["reference"]:
             return calls["reference"](row)
-        texts = [form.format(row["answer"]) for form in FORMS]
+        texts = [form.format(row.get("solution") or row["answer"]) for form in FORMS]
         return next((it for it in texts if grade(it, row["answer"]).strict), texts[0])
 
     def demonstrations(seed: int, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:

@@ -91,7 +91,7 @@ def gym(task: str, **settings: Any) -> tuple:
     rows: dict[str, dict[str, str]] = {}  # a question that the test has is in no other split
     for split, number, it in ((s, n, it) for s in made for n, it in enumerate(made[s])):
         row = {"prompt": it["question"], "answer": f"{split} {number}: {it['answer']}"}
-        rows.setdefault(it["question"], row | {"split": split})
+        rows.setdefault(it["question"], row | {"split": split, "solution": str(it["answer"])})
 
     def grade(text: str, answer: str) -> Grade:
         split, number = answer.partition(":")[0].split()
