@@ -319,6 +319,7 @@ def read_runs(some: tuple[str, ...], others: Path | None) -> list[dict]:
             if (folder / "truth.json").exists():
                 told = paths.read_json(folder / "truth.json")
                 own = {"name": name, "case": case, "half": half, "truth": truth(name, told)}
+                own["made_to_fail"] = name in TABLE["failures"]
                 own |= {"settings": digest(settings_of(name, case)), "facts": told}
                 own["log"] = digest((folder / "metrics.jsonl").read_text())
                 found.append(own | {"said": said_of(folder, others)})
