@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from casebook import load_case, paths
 from casebook.case import CasebookError, UnknownName
 from casebook.cases import rungs
-from casebook.experiments import gate
+from casebook.records import gate
 from casebook.stats import pack_bits
 
 RUNGS = {
