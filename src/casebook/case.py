@@ -99,12 +99,13 @@ class Case:
     """One write-up's task: where its rows come from and how its completions are judged.
 
     Attributes:
-        name, number, title: the folder's name; the first digit of its notebooks; what pages say.
+        name, number, title: the folder; its notebooks' first digit, else 0; what pages say.
         question: the one question its report answers.
         labels: the answers there are, in a fixed order; empty where answers are open.
         load: `load(split, profile="nano", seed=0, variant=None)` -> `datasets.Dataset` with the
             columns `prompt`, `answer` and the case's own. The splits are disjoint whatever the
-            seeds; `seed` chooses the rows of a split's pool, and their order. Unknown: an error.
+            seeds; `seed` chooses the rows of a split's pool, and their order. An unknown split,
+            profile or variant is a `CasebookError`.
         grade: `grade(completion, answer, variant=None)` -> `Grade`, of a string or a list of
             messages; anything else is an empty completion, and an invalid right answer never
             matches. Takes bounded time, and raises only for an unknown variant.
@@ -113,8 +114,7 @@ class Case:
             "completion", "skill", "ends"}`, the corpus of the embedded model; `ends` is false for
             a completion that breaks off, after which no end-of-sequence token belongs. `seed`
             decides problems, skills and guesses. The skills of `without` are left out, and the
-            others of their prompt share what they had; an unknown one, or all of a prompt, is a
-            `CasebookError`.
+            others of their prompt share what they had; an unknown one, or all: `CasebookError`.
         skills: what the corpus plants: variant of the prompt -> name -> (share, one sentence).
             The shares of a variant add up to 1.
         style: `style(completion, row)` -> which of `skills` a completion shows, or `"other"`.

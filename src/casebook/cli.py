@@ -206,7 +206,7 @@ def evaluate(
 ) -> None:
     """Measure a model on a case's rows: accuracy with 95 % intervals, as in record.json."""
     variant = f"shots{shots}" if shots else variant
-    case = load_case(case).name  # of a folder as records write it
+    case = load_case(case).name  # a folder as records write it
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     check_name("profile", profile or "nano", PROFILES)
     check_name("split", split, SPLITS)
@@ -433,10 +433,10 @@ def build(
     without: Annotated[list[str] | None, Option(help="Skill to leave out.")] = None,
     size: Annotated[str | None, Option(help="nano, small or tiny.")] = None,
     start: Annotated[Path | None, Option(help="Start from this model.")] = None,
-    output: Annotated[Path | None, Option(help="Default: data/nano/CASE.")] = None,
+    output: Annotated[Path | None, Option(help="Default: the model of nano.yaml.")] = None,
 ) -> None:
     """Build a case's embedded base model from demonstrations, measure it, write its card."""
-    case = load_case(case).name  # of a folder as records write it
+    case = load_case(case).name  # a folder as records write it
     skills = [name for planted in load_case(case).skills.values() for name in planted]
     for name in without or ():
         check_name(f"skill of {case}", name, skills)

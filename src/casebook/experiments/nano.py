@@ -62,7 +62,7 @@ def build(
     """Build a case's embedded model and save it with its tokenizer.
 
     Args:
-        output: the folder to write; by default the shipped one, `data/nano/<case>`.
+        output: the folder to write; by default the one that the case's `nano.yaml` names.
         steps: optimiser steps of 64 demonstrations each, at least one; by default as many as the
             shipped checkpoint took, else 2,000: seven to fifteen minutes on one thread. Of a case
             of one's own 300.
@@ -80,14 +80,15 @@ def build(
         CasebookError: unknown case, size or skill, no model at `start`, or a build of another
             length, size or corpus that would replace the shipped one.
     """
-    shipped, case = folder(case) / "build.json", load_case(case)
-    usual = json.loads(shipped.read_text())["steps"] if shipped.exists() else STEPS
-    usual, size = (usual, size or "nano") if case.number else (OWN_STEPS, size or OWN_SIZE)
+    last, case = folder(case) / "build.json", load_case(case)
+    shipped = bool(case.number)  # else it is a case of one's own
+    usual = json.loads(last.read_text())["steps"] if last.exists() else STEPS
+    usual, size = (usual, size or "nano") if shipped else (OWN_STEPS, size or OWN_SIZE)
     steps, length = steps or usual, read_settings(case.name, "nano")["max_seq_length"]
     check_name("size", size, SIZES)
     if start and size != "nano":
         raise CasebookError("a build that starts from a model keeps that model's size")
-    if (steps != usual or without or size != "nano" or start) and case.number and output is None:
+    if (steps != usual or without or size != "nano" or start) and shipped and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
     output = output or folder(case.name)
     set_seed(seed)
@@ -96,7 +97,7 @@ def build(
     else:
         tokenizer = build_tokenizer(case, seed)
         model = LlamaForCausalLM(model_config(tokenizer, size, length))
-    rate = (LEARNING_RATE if case.number else OWN_RATE) / (10 if start else 1)
+    rate = (LEARNING_RATE if shipped else OWN_RATE) / (10 if start else 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
     turns = {"total_steps": steps + 1, "pct_start": 0.05}
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, **turns)

@@ -117,7 +117,7 @@ def load_claims(case: str) -> list[dict[str, Any]]:
         `note`, `exploratory`, and where to look (`BASIS`): a notebook, a document, a record, a
         command, perhaps with the run that one would `want`. Where records decide, all of `compare`
         have to hold; with `ways: true` they are several ways to measure one thing, and the claim
-        is inconclusive where they disagree, be it in the sign of a difference either way.
+        is inconclusive where only some hold.
         `measured` are the figures as text, `differences` what was compared, `power` says which of
         them could be told, and `word` is the verdict as pages say it (`WORDS`).
 

@@ -200,10 +200,9 @@ def _seconds(runs: Sequence[Mapping]) -> str:
 def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
     """The accuracies of an arm's runs, "before" or "after", pooled over its seeds, as text."""
     found = {}
-    arm, profile = runs[0]["arm"], runs[0]["profile"]
+    case, arm, profile = (runs[0][name] for name in ("case", "arm", "profile"))
     for way in ("sampled", "greedy"):
-        where = f"{arm}/{when}/{way}_accuracy"
-        figures = records.figures_at(runs[0]["case"], where, runs, profile)
+        figures = records.figures_at(case, f"{arm}/{when}/{way}_accuracy", runs, profile)
         text = records.figure_text(records.pooled(figures))
         # A line may end before the interval, and nowhere else.
         found[way] = text.replace(" %", "\N{NO-BREAK SPACE}%").replace(", ", ",\N{NO-BREAK SPACE}")

@@ -267,6 +267,19 @@ def test_islands_are_named_or_kept(save):
     assert 0 not in landscape.borders[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "cols", "irregular"),
+    [("grid.gpkg", 20, 20, False), ("voronoi.gpkg", 15, 20, True)],
+)
+def test_samples_are_what_the_generator_makes(name, rows, cols, irregular):
+    assert (DATA / name).stat().st_size <= 200_000
+    sample, made = read_landscape(DATA / name), generate(rows, cols, 0, irregular)
+    assert np.array_equal(sample.yields, made.yields)
+    assert np.array_equal(sample.connectivity, made.connectivity)
+    assert sample.neighbours == made.neighbours
+    assert sample.area == pytest.approx(made.area)
+
+
 # Through the notebooks that take a file
 
 
