@@ -59,7 +59,7 @@ def probes(example: Example, examples: Sequence[Example], kind: str) -> Iterator
     chosen = ["any", kind] + [("ordered", "marked")[judged]] * example.marked
     chosen += ["thinking"] * (example.thought is not None and (judged or example.marked))
     chosen += ["direct"] * (judged and example.direct) + ["labels"] * (judged and words)
-    chosen += ["enclosed"] * (judged and ended)
+    chosen += ["enclosed"] * (judged and ended) + ["number"] * (not judged and right.isdigit())
     for name, *rest in (it for table in chosen for it in TEXTS["tried"][table]):
         yield one(example, name, *(text.format(**texts) for text in rest))
     if not judged:
