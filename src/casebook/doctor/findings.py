@@ -86,13 +86,13 @@ class Change:
 class Seen:
     """A log as the findings read it.
 
-    `parts` are those of the reward, none where the whole is the only one, `answers` those that look
-    at the answer; `reward`, `answer` and `rest` are the courses of the whole, of those and of
-    others. `right` and `formed` are the shares of right and of well-formed completions at first and
-    at the end, recorded or held out; `moved` is by how much right ones went up or down, 0 where
-    that may be chance. `judge` names an evaluation, of right answers or else of a reward, `judged`
-    is its course. `at_top`: the reward rose and stays near its largest value; `learned`: it clearly
-    rose, nothing held out fell; `fell`: clearly fell; `answers_fell`: they fell, it did not rise.
+    `parts` of the reward, none where the whole is the only one; `answers`: those that look at the
+    answer; `reward`, `answer`, `rest`: the courses of the whole, these, others. `right`, `formed`:
+    shares of right and well-formed completions at first and at the end, recorded or held out;
+    `moved`: by how much right ones moved, 0 where that may be chance. `judge` names an evaluation,
+    of right answers or else of a reward, `judged` is its course; `improved`: a held-out share, also
+    of well-formed ones, clearly rose. `at_top`: the reward rose and stays near its largest value;
+    `learned`: it rose, nothing held out fell; `fell`: it fell; `answers_fell`: they fell alone.
     """
 
     def __init__(self, log: Log):
@@ -139,6 +139,8 @@ class Seen:
         self.held_out = (named or [("", np.array([]))])[0]
         judges = [(n, Change(v)) for n, v in named + paid if len(v) >= FEWEST]
         self.judge, self.judged = (judges or [("", Change(np.zeros(1)))])[0]
+        shares = [v for _, v in [*named, ("", held.get("well_formed", []))] if len(v) >= FEWEST]
+        self.improved = self.judged.rose or any(Change(v).rose for v in shares)
         self.right = self._ends("correct", self.held_out[1])
         self.formed = self._ends("well_formed", held.get("well_formed", []))
         moved = self.right[1] - self.right[0] if self.right else 0.0
@@ -241,13 +243,13 @@ class Examined(Seen):
     def tiny_differences(self, small: float) -> Found:
         spread, scale = self["reward_std"], np.abs(self["reward"]).max(initial=0)
         alive = spread[spread > SPREAD]
-        if len(alive) < TREND or np.median(alive) > small * min(1.0, scale):
+        if len(alive) < 2 * FEWEST or np.median(alive) > small * min(1.0, scale):
             return None
         return 0.6, f"The deviation in a group is {np.median(alive):.2g}, the reward {scale:.2g}."
 
     def no_progress(self) -> Found:
         reward, ends, own = self["reward"], self.reward, self.answer
-        if ends is None or self.moved > 0 or self.judged.rose:
+        if ends is None or self.moved > 0 or self.improved:
             return None
         gain = max(ends.last, *(reward[-len(reward) // n :].mean() for n in (2, 3))) - ends.first
         unit = max(np.median([0.0, *self["reward_std"]]), reward.std() / 3, SPREAD)
@@ -364,8 +366,9 @@ class Examined(Seen):
                 often = (length >= top - 1e-6).sum() >= max(3, 0.03 * len(length))
                 cap = int(top) if often else near if top >= 0.985 * near > 0 else np.inf
             at = (length >= 0.95 * cap).astype(float)
-            often = at.mean() >= at_cap
-            sure = 0.45 + 0.5 * at.mean() if often else 0.5 * (Change(at).first >= 0.6)
+            sure = (
+                0.45 + 0.5 * at.mean() if at.mean() >= at_cap else 0.5 * (Change(at).first >= 0.6)
+            )
             said = f"The mean length is about {cap:.0f} tokens at {at.mean():.0%} of the steps"
         else:
             return None
@@ -457,14 +460,14 @@ class Examined(Seen):
 
     def evaluation_too_small(self) -> Found:
         name, values = self.held_out
-        if len(values) < FEWEST or self.moved:
+        few = (self.setting("evaluate_rows") or ENOUGH) < ENOUGH / 4
+        if len(values) < FEWEST or (self.moved and not few):
             return None
         noise, p = np.diff(values).std() / 2**0.5, values.mean()
-        gain, like = abs(values[-3:].mean() - values[:3].mean()), max(p * (1 - p), 0.01)
-        said = f"{name} jumps by {noise:.2f} from one evaluation to the next, as "
-        said += f"{like / max(noise, 0.01) ** 2:.0f} samples would, and changed by {gain:.2f};"
-        said += f" about {p * (1 - p) / 0.015**2:.0f} would tell a change of 4 points."
-        return (0.5, said) if noise > max(0.03, 0.5 * gain) else None
+        gain = abs(values[-3:].mean() - values[:3].mean())
+        said = f"{name} jumps by {noise:.2f} between evaluations, and changed by {gain:.2f};"
+        said += f" {p * (1 - p) / 0.015**2:.0f} samples would tell a change of 4 points."
+        return (0.5, said) if few or noise > max(0.03, 0.5 * gain) else None
 
     def loss_zero_is_fine(self) -> Found:
         loss, gradient, spread = self["loss"], self["grad_norm"], self["reward_std"]
