@@ -51,7 +51,7 @@ from casebook.rewards import Reward, part, repetition_penalty
 from casebook.settings import read_settings
 from casebook.stats import difference_interval, mean_interval
 
-FROZEN = ""  # the commit that fixed the doctor's bounds, before the second half was opened
+FROZEN = "29df179"  # the commit that fixed the doctor's bounds, before the second half was opened
 TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 MENDED: dict[str, str] = {}  # what was changed after that, and what the second half said before
 VERSIONS = {"rldoctor": "0.2.0", "rlprobe": "0.1.0", "rlwatch": "0.5.1", "rlvr-audit": "0.1.0"}
