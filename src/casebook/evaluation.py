@@ -1,9 +1,9 @@
 """Generate, grade, summarise: the same measurement for base and tuned models.
 
-Prompts, decoding and grader are the same. *Greedy* is the most likely completion, *sampled* a
-completion at the temperature of the training. *Strict* needs the form and the right answer,
-*lenient* only the answer. Intervals resample prompts, never completions: the
-eight samples of one prompt are not eight independent observations.
+Prompts, decoding and grader are the same. *Greedy* takes the most likely token at each place,
+*sampled* draws each at the temperature of the training. *Strict* needs the form and the right
+answer, *lenient* only the answer. Intervals resample prompts, never completions: the eight
+samples of one prompt are not eight independent observations.
 """
 
 import json
