@@ -119,6 +119,8 @@ def test_a_page_is_short_and_says_what_one_learns_and_where_to_go_on(path, noteb
     assert reading_minutes(notebook) <= (27 if path.stem[:2] in PATH else 33)
     prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     assert re.search(r"(?s)\*You learn\*.*\*You need\*.*\*Reading:?\*.* minutes", prose[0])
+    said = re.search(r"\*Reading:?\*\D*(\d+) minutes", prose[0])  # what the landing page adds up
+    assert abs(int(said[1]) - reading_minutes(notebook)) <= 5
     foot = "\n".join(prose[-6:])
     assert re.search(r"(?s)Remember.*\*\*Try.*\*\*Next", foot)
     title, target = re.search(r"\*\*Next:?\*\*:? \[(.*?)\]\((\d\d_\w+\.ipynb)\)", foot).groups()

@@ -52,7 +52,9 @@ class Page:
 
     @property
     def minutes(self) -> int:
-        return reading_minutes(self.notebook)
+        """Minutes to read it, as its first cell says; a test compares them with the count."""
+        said = re.search(r"\*Reading:?\*\D*(\d+) minutes", self.notebook.cells[0].source)
+        return int(said[1]) if said else reading_minutes(self.notebook)
 
     @property
     def headings(self) -> set[str]:
