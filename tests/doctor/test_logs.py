@@ -39,6 +39,7 @@ FRAME = pd.DataFrame(ROWS).rename(columns={"reward": "my run - train/reward"}).a
 KINDS = {
     "trainer_state.json": json.dumps({"log_history": STATE, "global_step": 12}),
     **{"train.log": CONSOLE, "misnamed.json": CONSOLE, "verl.txt": VERL},
+    "pretty.log": CONSOLE.replace(", '", ",\n '"),
     "run.ipynb": json.dumps({"cells": CELLS}),
     **{"steps.csv": FRAME.to_csv(index=False), "steps.tsv": FRAME.to_csv(index=False, sep="\t")},
     "log.jsonl": "\n".join(json.dumps(row | PART) for row in ROWS) + '\n{"reward": 0.',

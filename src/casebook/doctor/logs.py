@@ -204,8 +204,9 @@ READERS: Mapping[str, Callable[[Path], list[dict]]] = {
 
 def _lines(text: str) -> Iterator[dict]:
     """The steps of a console log; progress bars and everything else around them is left out."""
-    step, last = None, None
-    for line in re.split(r"[\r\n]", NUMPY.sub(r"\1", ANSI.sub("", text))):
+    text = NUMPY.sub(r"\1", ANSI.sub("", text))
+    text, step, last = DICT.sub(lambda it: " ".join(it[0].splitlines()), text), None, None
+    for line in re.split(r"[\r\n]", text):
         if match := VERL.search(line):
             pairs = (part.rpartition(":") for part in line[match.start() :].split(" - "))
             yield {name.strip(): value.strip() for name, _, value in pairs if name}
@@ -228,9 +229,8 @@ def _lines(text: str) -> Iterator[dict]:
 
 def _completions(path: Path) -> pd.DataFrame:
     files = sorted(path.glob("completions*/*")) or sorted(path.glob("completions*.*"))
-    found = [file for file in files if file.suffix in (".parquet", ".jsonl")]
-    frames = [pd.DataFrame(READERS[file.suffix](file)) for file in found]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    read = [pd.DataFrame(READERS[f.suffix](f)) for f in files if f.suffix in (".parquet", ".jsonl")]
+    return pd.concat(read, ignore_index=True) if read else pd.DataFrame()
 
 
 def _named(texts: pd.DataFrame) -> pd.DataFrame:
