@@ -88,8 +88,9 @@ def gym(task: str, **settings: Any) -> tuple:
         raise CasebookError(f"{error.name} is missing: pip install reasoning-gym") from None
     except (ValueError, TypeError, AssertionError) as error:
         raise CasebookError(f"reasoning-gym refuses {task}: {error}") from None
+    entries = {split: [*dataset] for split, dataset in made.items()}  # else made anew at each use
     rows: dict[str, dict[str, str]] = {}  # a question that the test has is in no other split
-    for split, number, it in ((s, n, it) for s in made for n, it in enumerate(made[s])):
+    for split, number, it in ((s, n, it) for s in entries for n, it in enumerate(entries[s])):
         row = {"prompt": it["question"], "answer": f"{split} {number}: {it['answer']}"}
         rows.setdefault(it["question"], row | {"split": split, "solution": str(it["answer"])})
 
@@ -97,7 +98,7 @@ def gym(task: str, **settings: Any) -> tuple:
         split, number = answer.partition(":")[0].split()
         said = last_block(text, "answer")
         said = (text if said is None else said).strip()
-        score = made[split].score_answer(said, made[split][int(number)])
+        score = made[split].score_answer(said, entries[split][int(number)])
         return Grade(tag_blocks(text, TAGS) is not None, said or None, float(score) == 1.0)
 
     return _task(GRADERS["label"][0], list(rows.values()), grade)
