@@ -36,7 +36,7 @@ from casebook.records import provenance
 
 FROZEN = "15d6a99"  # the commit that fixed the doctor's bounds, before the opened half was opened
 MENDED = {  # rules that were changed after that, and what the opened half said before (ceb7b2d)
-    "at_opening": {"left_in_peace": 98, "named": 21},
+    "at_opening": {"left_in_peace": 98, "healthy": 105, "named": 21, "faulty": 28},
     "rules": "no_progress is silent where an evaluation clearly rose; a held-out reward, or an "
     "evaluation of right answers, that clearly falls is a reward_hacking of 60 %; a fall of the "
     "reward in a log of few rows has to be of three standard errors, unless answers fell as well: "
