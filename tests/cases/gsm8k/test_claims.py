@@ -80,8 +80,9 @@ def test_what_halves_say():
     assert [round(100 * sd, 1) for sd in (among, fresh)] == [1.3, 1.8]
     assert [round(196 * sqrt(spread / n), 1) for n in (HALF, WHOLE)] == [3.5, 2.5]
     assert quotes("around-70", "1.3", "1.8", "±3.5", "±2.5", "1,319")
-    assert round(196 * sqrt(2) * among, 1) == 3.5
-    assert quotes("step-350-worse", "3.5")
+    trained = among * sqrt(0.785 * 0.215 / spread)
+    assert round(196 * sqrt(2) * trained) == 3
+    assert quotes("step-350-worse", "about 3 points")
 
 
 def test_soft_correctness_is_another_measure_not_a_softer_one():
