@@ -69,6 +69,9 @@ def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
         for where in ("hot_0.1/after", "hot_0.1/before", "beta_0.1/after")
     )
     assert abs(ends - starts) < 0.05 < 0.4 < calm - ends
+    curves = [r["validation"]["greedy_accuracy"] for r in committed("landuse", "nano", "hot_0.1")]
+    lost = [max(curve) - curve[-1] > (max(curve) - curve[0]) / 2 for curve in curves]
+    assert sorted(lost) == [False, True, True]
     pushed = committed("landuse", "nano", "hot_0")
     bare = sorted(run["after"]["sampled_accuracy"]["value"] for run in pushed)
     assert bare[0] == 0 < 0.1 < bare[1]
