@@ -248,7 +248,9 @@ def _fit(
     if config.method == "grpo":
         samples //= config.num_iterations  # a batch serves so many rounds
     took = {"steps": config.max_steps, "samples": samples}
-    method, callbacks = config.method, [callback, DoctorCallback(read=lambda: read_log(run.path))]
+    method, callbacks = config.method, [callback]
+    if method not in SUPERVISED:  # a log without rewards or completions says nothing to it
+        callbacks.append(DoctorCallback(read=lambda: read_log(run.path)))
     if method in PLAIN:
         _fit_plain(run, config, arguments, model, tokenizer, rows, callbacks)
         return took
