@@ -16,8 +16,11 @@ PASS_RATE = (0.1, 0.7)
 MOST_SILENT = 0.6  # of groups of as many samples as the record has of a question
 
 
-def gate(case: str, arm: str, profile: str = "smol") -> dict[str, Any]:
+def gate(case: str, arm: str, profile: str = "smol", untrained: str = "") -> dict[str, Any]:
     """What the records of an arm with supervised fine-tuning say of its task.
+
+    Args:
+        untrained: the arm whose untrained model is read, where it is sampled otherwise.
 
     Returns:
         `pass_rate` (of samples of the untrained model), `silent` (the share of questions whose
@@ -28,7 +31,8 @@ def gate(case: str, arm: str, profile: str = "smol") -> dict[str, Any]:
         IndexError: the arm has no record.
     """
     runs = committed(case, profile, arm)
-    bits = runs[0]["before"]["bits"]
+    first = committed(case, profile, untrained)[0] if untrained else runs[0]
+    bits = first["before"]["bits"]
     bits = bits.get("pass_at_k") or bits["sample"]
     right = unpack_bits(bits["strict"], bits["rows"])
     found = {"pass_rate": mean_interval(right.mean(axis=1))}
