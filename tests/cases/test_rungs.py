@@ -12,13 +12,8 @@ from casebook.cases import rungs
 from casebook.records import gate
 from casebook.stats import pack_bits
 
-RUNGS = {
-    "poker": ("higher", "hearts", "pair", "hand"),
-    "landuse": ("crop", "floor"),
-    "gsm8k": ("largest", "story"),
-    "math": ("boxed", "calculate"),
-}
-ALL = [(case, f"rung-{name}") for case, names in RUNGS.items() for name in names]
+RUNGS = {"poker": "higher hearts pair", "landuse": "crop", "gsm8k": "story", "math": "boxed"}
+ALL = [(case, f"rung-{name}") for case, names in RUNGS.items() for name in names.split()]
 
 
 @pytest.mark.parametrize(("case", "variant"), ALL)
@@ -78,10 +73,14 @@ def test_an_unknown_rung_or_an_embedded_model_is_refused():
 )
 def test_the_gate(tmp_path, monkeypatch, right, taught, passes):
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    rows, figure = right * 10, {"value": taught, "low": taught - 0.05, "high": taught + 0.05}
-    bits = {"pass_at_k": {"rows": 30, "strict": pack_bits(rows)}}
-    record = {"case": "poker", "profile": "smol", "arm": "made_sft", "seed": 0, "provenance": {}}
-    record |= {"config": {"variant": "rung-higher"}, "before": {"bits": bits}}
-    record |= {"after": {"greedy_accuracy": figure | {"n": 30}}}
-    paths.write_json(tmp_path / "poker" / "smol" / "made_sft" / "seed0.json", record)
-    assert gate.gate("poker", "made_sft")["passes"] is passes
+    figure = {"value": taught, "low": taught - 0.05, "high": taught + 0.05, "n": 30}
+    bits = {"pass_at_k": {"rows": 30, "strict": pack_bits(right * 10)}}
+    silent = {"pass_at_k": {"rows": 30, "strict": pack_bits([[0, 0]] * 30)}}
+    record = {"case": "poker", "profile": "smol", "seed": 0, "provenance": {}}
+    record |= {"config": {"variant": "rung-higher"}, "after": {"greedy_accuracy": figure}}
+    for arm, before in (("made", bits), ("made_sft", silent)):
+        written = record | {"arm": arm, "before": {"bits": before}}
+        paths.write_json(tmp_path / "poker" / "smol" / arm / "seed0.json", written)
+    assert gate.gate("poker", "made", untrained="made")["passes"] is passes
+    assert gate.gate("poker", "made_sft", untrained="made")["passes"] is passes
+    assert not gate.gate("poker", "made_sft")["passes"]

@@ -1,4 +1,4 @@
-"""Small questions with numbers that lie inside a word problem."""
+"""A small question with numbers that lies inside a word problem."""
 
 import numpy as np
 
@@ -14,17 +14,6 @@ STORIES = (  # sum, difference, product
 SIGNS = "+-*"
 
 
-def largest(rng: np.random.Generator, kind: int) -> Problem:
-    """Three numbers of two digits, of which number `kind` is the largest."""
-    *low, high = sorted(rng.choice(np.arange(10, 100), 3, replace=False).tolist())
-    shown = rng.permutation(low).tolist()
-    shown.insert(kind, high)
-    told = tuple(map(str, shown))
-    asked = f"Which is the largest of these numbers: {', '.join(told)}?"
-    text = f"{asked} Answer with the number only."
-    return Problem((*low, high), text, str(high), told)
-
-
 def story(rng: np.random.Generator, kind: int) -> Problem:
     """A story of one step, solved in the write-up's tags."""
     a, b, result = numbers(rng, kind)
@@ -36,7 +25,4 @@ def story(rng: np.random.Generator, kind: int) -> Problem:
     return Problem((kind, a, b), text, str(result), (), solved)
 
 
-RUNGS = {
-    "largest": Rung(largest, 3, 3, "[0-9]{1,4}"),
-    "story": Rung(story, 3, 3),
-}
+RUNGS = {"story": Rung(story, 3, 3)}

@@ -1,10 +1,8 @@
-r"""Small questions whose answer goes into a box."""
+"""A small question whose answer goes into a box."""
 
 import numpy as np
 
-from casebook.cases.rungs import Problem, Rung, numbers
-
-SIGNS = ("+", "-", "\\times")
+from casebook.cases.rungs import Problem, Rung
 
 
 def boxed(rng: np.random.Generator, kind: int) -> Problem:
@@ -14,12 +12,4 @@ def boxed(rng: np.random.Generator, kind: int) -> Problem:
     return Problem((result,), text, str(result), (), f"\\boxed{{{result}}}")
 
 
-def calculate(rng: np.random.Generator, kind: int) -> Problem:
-    """One sum, difference or product, whose result goes into a box."""
-    a, b, result = numbers(rng, kind)
-    calculation = f"{a} {SIGNS[kind]} {b}"
-    text = f"Calculate ${calculation}$. Give the final answer in \\boxed{{}}."
-    return Problem((kind, a, b), text, str(result), (), f"${calculation} = \\boxed{{{result}}}$")
-
-
-RUNGS = {"boxed": Rung(boxed, 1, 3), "calculate": Rung(calculate, 3, 3)}
+RUNGS = {"boxed": Rung(boxed, 1, 3)}

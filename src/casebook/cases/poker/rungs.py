@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from casebook.cases.poker.data import pools, source_prompt
-from casebook.cases.poker.oracle import LABELS, RANKS, SUITS, format_hand
+from casebook.cases.poker.oracle import RANKS, SUITS
 from casebook.cases.rungs import Problem, Rung
 
 DECK = [rank + suit for rank in RANKS for suit in SUITS]
@@ -46,17 +45,8 @@ def pair(rng: np.random.Generator, kind: int) -> Problem:
     return _hand(rng.permutation(cards), asked, ("yes", "no")[kind], ("yes", "no"))
 
 
-def hand(rng: np.random.Generator, kind: int) -> Problem:
-    """The case's own question, with solved examples: a hand of the label number `kind`."""
-    pool = pools()["train"][kind]
-    text = format_hand(rng.permutation(pool[rng.integers(len(pool))]))
-    cards = tuple(sorted(text.split()))
-    return Problem(cards, source_prompt(text).removesuffix("\n\nAnswer:"), LABELS[kind], LABELS)
-
-
 RUNGS = {
     "higher": Rung(higher, 2, 4, f"[{RANKS}][{SUITS}]"),
     "hearts": Rung(hearts, 6, 6, "[0-5]"),
     "pair": Rung(pair, 2, 4, "yes|no"),
-    "hand": Rung(hand, 8, 8, "|".join(LABELS)),
 }
