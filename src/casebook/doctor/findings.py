@@ -4,8 +4,8 @@
 
 A run that teaches nothing prints the same tidy lines as one that does: the loss reads 0 in both.
 Each method looks at one thing that tells them apart, and returns how sure it is (0 to 1) and the
-figures; `findings.yaml` has the words, the columns that are needed, and the bounds. Logs are noisy
-and have spikes: all is read from medians, or means over a sixth of a run, beside standard errors.
+figures; `findings.yaml` has the words, the columns that are needed, and the bounds. Logs are noisy,
+so they are read by medians or means over a sixth of the run, and changes by their standard errors.
 """
 
 import re
@@ -253,11 +253,10 @@ class Examined(Seen):
         gain = max(ends.last, *(reward[-len(reward) // n :].mean() for n in (2, 3))) - ends.first
         unit = max(np.median([0.0, *self["reward_std"]]), reward.std() / 3, SPREAD)
         chance = -Z * ends.error <= gain <= (1 if ends.few else Z) * ends.error
-        rose = ends.high - ends.first > max(4 * ends.error, 0.5 * unit)  # in between
         if (
             (ends.first >= 0.95 * reward.max() > 0 and ends.spread > 0.2 * reward.max())
             or (own and own.rose and own.gain > 0.25 * own.deviation)
-            or (gain > 0 and rose)
+            or (gain > 0 and ends.high - ends.first > max(4 * ends.error, 0.5 * unit))
             or (not chance and gain >= 0.25 * unit and gain > 0.035 * np.abs(reward).max())
         ):
             return None
@@ -267,8 +266,8 @@ class Examined(Seen):
         half = chance and np.abs(np.quantile(reward, [0.05, 0.95]) - 0.5).max() < 0.15
         if half and self["silent"].max(initial=0) <= 0.02 and not (self.judge or self.right):
             return 0.45, said, "filtered"
-        other = "moved" if (gain > 0 or chance) and not rose else "lower"
-        return sure, said, "same" if abs(ends.gain) <= ends.error else other
+        end = "same" if abs(ends.gain) <= ends.error else "moved" if gain > 0 or chance else "lower"
+        return sure, said, "fell" if self.fell else end
 
     def form_over_answer(self, form_gain: float, of_gain: float, low: float) -> Found:
         own, form, ends = self.answer, self.rest, self.reward

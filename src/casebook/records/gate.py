@@ -31,8 +31,7 @@ def gate(case: str, arm: str, profile: str = "smol", untrained: str = "") -> dic
         IndexError: the arm has no record.
     """
     runs = committed(case, profile, arm)
-    first = committed(case, profile, untrained)[0] if untrained else runs[0]
-    bits = first["before"]["bits"]
+    bits = committed(case, profile, untrained or arm)[0]["before"]["bits"]
     bits = bits.get("pass_at_k") or bits["sample"]
     right = unpack_bits(bits["strict"], bits["rows"])
     found = {"pass_rate": mean_interval(right.mean(axis=1))}
