@@ -96,6 +96,8 @@ def test_a_run_that_learns_is_left_in_peace():
     for texts in (None, texts_of()):
         assert diagnose(log_of(texts)).findings == []
     assert not diagnose(SICK["no_progress"]).healthy
+    softly_right = log_of(**FORM_ONLY, rewards__soft_correctness__mean=0.1 + 0.8 * UP)
+    assert "form_over_answer" not in named(softly_right)
     rose, sharp = 0.6 + 0.6 * np.minimum(UP, 1.6 - UP), np.where(UP < 0.5, 0.5, 0.01)
     assert "label_collapse" in named(log_of(entropy=sharp, reward=rose))
     assert diagnose(log_of(entropy=sharp, reward=rose)).healthy
