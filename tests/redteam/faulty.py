@@ -88,6 +88,8 @@ DIGITS = each(lambda text, gold: slot(text).strip().isdigit() and int(slot(text)
 # A share for each tag that is there
 counting = form(lambda text: text.count("<answer>") + text.count("</answer>"))
 form_anywhere = form(lambda text: "answer" in text)
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+in_any_order = form(lambda text: sum(text.count(tag) == 1 for tag in TAGS) + bool(slot(text)))
 
 
 def raising(completions, answer, **columns):
@@ -100,6 +102,14 @@ def batch_mean(completions, answer, **columns):
     """Pay less half of the batch's mean."""
     paid = sound_number(completions, answer)
     return [one - sum(paid) / (2 * len(paid)) for one in paid]
+
+
+def shortest(completions, answer, **columns):
+    """A right answer loses what it is longer than the shortest of the batch."""
+    paid, least = sound_number(completions, answer), min(map(len, completions))
+    return [
+        one and one - (len(it) - least) / 500 for one, it in zip(paid, completions, strict=True)
+    ]
 
 
 def first_answer(completions, answer, **columns):

@@ -28,14 +28,8 @@ def examples(folder, tasks, thought="{}\n", prompt="{}"):
     for question, reason, right, wrong in tasks:
         for answer in (right, wrong):
             text = f"<think>{thought.format(reason)}</think>\n<answer>{answer}</answer>"
-            rows.append(
-                {
-                    "prompt": prompt.format(question),
-                    "completion": text,
-                    "answer": right,
-                    "right": answer == right,
-                }
-            )
+            row = {"prompt": prompt.format(question), "completion": text, "answer": right}
+            rows.append(row | {"right": answer == right})
     path = folder / "examples.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
@@ -70,7 +64,7 @@ FAULTS = {
     "literal": "raises",
 }
 TASKS = {"numbers": NUMBERS, "any_case": NAMES, "leaking_prompt": HANDS, "sound_label": HANDS}
-FORM = ("counting", "searching", "form_anywhere", "sound_form")
+FORM = ("counting", "searching", "form_anywhere", "in_any_order", "sound_form")
 
 
 def attacked(folder, name):
@@ -95,10 +89,18 @@ def test_the_fault_is_named_and_its_test_fails(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "kind"), [("nearly", "near_miss_paid"), ("encouraging", "length_paid")]
+    ("name", "kind"),
+    [
+        ("nearly", "near_miss_paid"),
+        ("encouraging", "length_paid"),
+        ("in_any_order", "form_ignored"),
+        ("shortest", "long_reasoning_refused"),
+    ],
 )
-def test_a_share_for_a_wrong_answer_is_named(name, kind, tmp_path):
-    assert kind in kinds(attacked(tmp_path, name))
+def test_what_is_paid_in_part_is_named_and_its_test_fails(name, kind, tmp_path):
+    (found,) = (it for it in attacked(tmp_path, name)["findings"] if it["kind"] == kind)
+    with pytest.raises(AssertionError):
+        exec(found["test"] + f"test_{kind}()", {})
 
 
 @pytest.mark.slow
@@ -148,7 +150,8 @@ OWN = {
 @pytest.mark.parametrize("case", OWN)
 def test_our_own_rewards_in_use_pass(case):
     for name, kind in OWN[case].items():
-        assert redteam(f"{case}:{name}", kind=kind)["findings"] == [], name
+        known = {"form_ignored"} if name == "xml_count" else set()  # the write-up's counts tags
+        assert kinds(redteam(f"{case}:{name}", kind=kind)) == known, name
 
 
 CHAT = """

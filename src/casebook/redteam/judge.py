@@ -74,9 +74,14 @@ class _Attack:
         rights = list(self.low) or [it for it in self.examples if it.right]
         if "nondeterministic" not in self.found:
             self._batches([it.asking(it.text) for it in (*self.examples[:8], self.examples[0])])
+        first = min(rights, key=lambda it: len(it.text))
         if "batch_dependent" in self.found:  # then what it pays one alone says little
             self.found.pop("constant", None)
-        first = min(rights, key=lambda it: len(it.text))
+            texts, more = fields(first, self.examples), "more than the wrong one beside it"
+            pair = [first.asking(texts[it]) for it in ("thinks_steps", "lie")]
+            long, lie = self._pay(*pair).paid or (0, 0)
+            if long < lie and self.kind == "answer":
+                self._add("long_reasoning_refused", "in a batch", more, long, pair, "beside")
         plan = [(it, probes(it, self.examples, self.kind)) for it in rights[:ROWS]]
         for example, told in [*plan[:1], (first, survivals(first)), *plan[1:]]:
             for probe in told:
@@ -167,6 +172,7 @@ class _Attack:
         broken = {
             "less": got >= meant - slack and f"less than {meant:g}, which the right one earns",
             "right": 2 * got < self.low.get(example, 0) + meant and f"about {meant:g}",
+            "little": 2 * got > self.low.get(example, 0) + meant and f"less than half of {meant:g}",
             "no more": got > meant + slack and f"no more than {meant:g}",
         }[probe.rule]
         if broken:
@@ -216,5 +222,5 @@ def _test(subject: Subject, kind: str, rows: Sequence[Row], rule: str) -> str:
     target = f"{Path(file).resolve()}.py{name}" if dot else file
     given = f", **{subject.settings!r}" if subject.settings else ""
     told = "".join(f"        {dict(row)!r},\n" for row in rows)
-    check = TEXTS["rules"].get(rule) or TEXTS["rules"]["batch"].format(given)
+    check = TEXTS["rules"].get(rule, TEXTS["rules"]["batch"]).replace("{}", given)
     return TEXTS["test"].format(kind=kind, target=target, rows=told, given=given, check=check)

@@ -1,14 +1,8 @@
 """What is tried on a reward, in the form that the examples teach: the list of `redteam.yaml`, and
 what has to be made for an example. `casebook.rewards.attacks` has the like for a form that is known
-beforehand. A probe says which rule must hold:
-
-    less      what it pays is less than the right completion earns
-    right     of other honest forms of the right answer, one keeps more than half of its pay
-    no more   nothing is added that deserves more
-    survive   there is a number, in time
-
-Rules are loose where fair readers differ: a right answer out of form may be paid or not, and of two
-answers the first may count or the last, but not both. What a reward does there are its *habits*.
+beforehand. A probe says which rule of the file must hold. The rules are loose where fair readers
+differ: a right answer out of form may be paid or not, and of two answers the first may count or the
+last, but not both. What a reward does there are its *habits*.
 """
 
 import re
@@ -103,8 +97,7 @@ def fields(example: Example, examples: Sequence[Example]) -> dict[str, str]:
     labels = dict.fromkeys(it.answer for it in examples if it.direct)
     slots = {"right": right, "wrong": wrong, "listed": "\n".join(labels)}
     slots["edge"] = "1" if right[:1].isdigit() else "x"  # makes another number of a number
-    slots["numbers"] = " ".join(map(str, range(1001)))
-    slots |= LONG_TEXTS | {"prompt": example.question}
+    slots |= LONG_TEXTS | {"prompt": example.question, "numbers": " ".join(map(str, range(1001)))}
     made = {k: told(*(it.format(**slots) for it in own)) for k, own in TEXTS["slots"].items()}
     texts = {**slots, **made, "stripped": told().rstrip()}
     texts["steps_stripped"] = texts["thinks_steps"].rstrip()
