@@ -107,9 +107,7 @@ def batch_mean(completions, answer, **columns):
 def shortest(completions, answer, **columns):
     """A right answer loses what it is longer than the shortest of the batch."""
     paid, least = sound_number(completions, answer), min(map(len, completions))
-    return [
-        one and one - (len(it) - least) / 500 for one, it in zip(paid, completions, strict=True)
-    ]
+    return [one - one * (len(it) - least) / 500 for one, it in zip(paid, completions, strict=True)]
 
 
 def first_answer(completions, answer, **columns):

@@ -63,6 +63,8 @@ FAULTS = {
     "popping": "changes_its_input",
     "literal": "raises",
 }
+IN_PART = {"nearly": "near_miss_paid", "encouraging": "length_paid"}
+IN_PART |= {"in_any_order": "form_ignored", "shortest": "long_reasoning_refused"}
 TASKS = {"numbers": NUMBERS, "any_case": NAMES, "leaking_prompt": HANDS, "sound_label": HANDS}
 FORM = ("counting", "searching", "form_anywhere", "in_any_order", "sound_form")
 
@@ -88,15 +90,7 @@ def test_the_fault_is_named_and_its_test_fails(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("nearly", "near_miss_paid"),
-        ("encouraging", "length_paid"),
-        ("in_any_order", "form_ignored"),
-        ("shortest", "long_reasoning_refused"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), IN_PART.items())
 def test_what_is_paid_in_part_is_named_and_its_test_fails(name, kind, tmp_path):
     (found,) = (it for it in attacked(tmp_path, name)["findings"] if it["kind"] == kind)
     with pytest.raises(AssertionError):

@@ -23,8 +23,7 @@ def mean(where):
     return sum(figure["value"] for figure in figures.values()) / len(figures)
 
 
-# What is left of a total reward for the label (3 for it, 2 for the form), and orders of
-# magnitude.
+# What is left of a total reward for the label (3 for it, 2 for the form); orders of magnitude
 @pytest.mark.parametrize(
     ("claim", "quoted", "computed"),
     [
@@ -55,19 +54,15 @@ def test_the_penalty_is_for_what_is_not_unique():
 
 
 def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
-    reasoning, label, trained = (
-        mean(f"{where}/greedy_accuracy")
-        for where in ("grpo/before", "label_sft/before", "grpo/after")
-    )
+    places = ("grpo/before", "label_sft/before", "grpo/after")
+    reasoning, label, trained = (mean(f"{it}/greedy_accuracy") for it in places)
     assert abs(trained - label) < 0.05 < 0.4 < label - reasoning
     assert quotes("accuracy-rises", "asked for the label alone", "within five points")
 
 
 def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
-    ends, starts, calm = (
-        mean(f"{where}/sampled_accuracy")
-        for where in ("hot_0.1/after", "hot_0.1/before", "beta_0.1/after")
-    )
+    places = ("hot_0.1/after", "hot_0.1/before", "beta_0.1/after")
+    ends, starts, calm = (mean(f"{it}/sampled_accuracy") for it in places)
     assert abs(ends - starts) < 0.05 < 0.4 < calm - ends
     curves = [r["validation"]["greedy_accuracy"] for r in committed("landuse", "nano", "hot_0.1")]
     lost = [max(curve) - curve[-1] > (max(curve) - curve[0]) / 2 for curve in curves]
