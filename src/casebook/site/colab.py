@@ -56,6 +56,9 @@ _UNPACK = """\
                 shutil.copy(file, "drive/MyDrive")"""
 
 
+MODEL_OF = {"failure_clinic": "gsm8k"}  # whose embedded model a notebook beside the cases trains
+
+
 def variant_of(notebook: Path) -> str:
     """Which install cell a notebook has: `light` where nothing is trained.
 
@@ -80,7 +83,7 @@ def install_cell(variant: str, case: str | None = None) -> str:
         time="1 min" if light else "2 min, T4 4, A100 8",
         fetch=_CLONE.format(address=address, version=__version__)
         if address
-        else _UNPACK.format(case=case if case in known_cases() else "poker"),
+        else _UNPACK.format(case=case if case in known_cases() else MODEL_OF.get(case, "poker")),
         arguments=f'"{variant}"' + (f", {json.dumps(extras)}" if extras else ""),
     )
 
