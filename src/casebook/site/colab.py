@@ -56,9 +56,6 @@ _UNPACK = """\
                 shutil.copy(file, "drive/MyDrive")"""
 
 
-MODEL_OF = {"failure_clinic": "gsm8k"}  # whose embedded model a notebook beside the cases trains
-
-
 def variant_of(notebook: Path) -> str:
     """Which install cell a notebook has: `light` where nothing is trained.
 
@@ -73,17 +70,17 @@ def install_cell(variant: str, case: str | None = None) -> str:
 
     It clones the release or, as long as no public address is configured, unpacks the file of `make
     colab` or GitHub's own zip, from Drive or just uploaded; `casebook.install` does the rest, for
-    `light` or `train`, with the extra of a case.
+    `light` or `train`, with the extra of a case. The failure clinic trains GSM8K's model.
     """
     light = variant == "light"
     optional = paths.project()["project"]["optional-dependencies"]
     extras = [name for name in ("train" * (not light), case) if name in optional]
     address = paths.repository()
+    zipped = {"failure_clinic": "gsm8k"}.get(case, case if case in known_cases() else "poker")
+    fetch = _CLONE if address else _UNPACK
     return _INSTALL.format(
         time="1 min" if light else "2 min, T4 4, A100 8",
-        fetch=_CLONE.format(address=address, version=__version__)
-        if address
-        else _UNPACK.format(case=case if case in known_cases() else MODEL_OF.get(case, "poker")),
+        fetch=fetch.format(address=address, version=__version__, case=zipped),
         arguments=f'"{variant}"' + (f", {json.dumps(extras)}" if extras else ""),
     )
 
