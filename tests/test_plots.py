@@ -80,12 +80,12 @@ def test_the_dashboard_draws_every_panel():
     assert " logged" not in text
 
 
-def test_the_dashboard_tells_right_groups_from_wrong_ones_where_completions_are_there():
+def test_the_dashboard_tells_strict_groups_from_those_with_none_where_completions_are_there():
     rows = [(1, "a", True), (1, "a", True), (1, "b", False), (1, "b", False), (2, "a", True)]
     completions = pd.DataFrame(rows, columns=["step", "prompt", "strict"]).assign(tokens=9)
     text = words(plots.dashboard(METRICS, "x", completions=completions))
-    assert "all right" in text
-    assert "all wrong" in text
+    assert "all strict" in text
+    assert "none strict" in text
 
 
 @pytest.mark.parametrize("column", [c for c in METRICS if c != "step"])

@@ -124,8 +124,8 @@ def dashboard(
         metrics: one row per logged step, in TRL's metric names; all but `step` may be missing.
         validation: one row per evaluation: `step` and perhaps `kl_from_base`.
         findings: what `casebook.doctor` found, written below the panels.
-        completions: of the run: whether groups are all right or all wrong, and the lengths of right
-            and wrong completions, are drawn from them.
+        completions: of the run: the groups in which all or none are strict, and the lengths of
+            strict completions and of the others, are drawn from them.
 
     Raises:
         CasebookError: no rows, or no column `step`.
@@ -296,13 +296,13 @@ def grouped_bars(table: pd.DataFrame, title: str, xlabel: str) -> Figure:
 
 
 def _graded_steps(completions: pd.DataFrame) -> pd.DataFrame:
-    """By step: the shares of prompts whose completions are all right or all wrong, and the mean
-    tokens of right and of wrong completions."""
+    """By step: the shares of prompts of whose completions all or none are strict, and the mean
+    tokens of those that are strict and of the others."""
     rates = completions.groupby(["step", "prompt"])["strict"].mean()
-    shares = {"all right": rates == 1, "all wrong": rates == 0}
+    shares = {"all strict": rates == 1, "none strict": rates == 0}
     found = {name: share.groupby("step").mean() for name, share in shares.items()}
     lengths = completions.groupby(["step", "strict"])["tokens"].mean().unstack()
-    for strict, name in ((True, "right"), (False, "wrong")):
+    for strict, name in ((True, "strict"), (False, "others")):
         if strict in lengths:
             found[f"tokens, {name}"] = lengths[strict]
     return pd.DataFrame(found).reset_index()
@@ -322,7 +322,7 @@ def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Silent groups; completions cut at the limit")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     shares = [("frac_reward_zero_std", "silent", COLORS["policy"])]
-    for name, role in (("all right", "well formed"), ("all wrong", "correct")):
+    for name, role in (("all strict", "well formed"), ("none strict", "correct")):
         shares.append((name, name, COLORS[role]))
     shares += [("completions/clipped_ratio", "cut", COLORS["planted"])]
     ax.set_ylim(0, 1.02)
@@ -332,8 +332,8 @@ def _groups_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
     ax.set_title("Completion length (mean tokens)")
     curves = [("completions/mean_length", "all", COLORS["policy"])]
-    curves += [("tokens, right", "right", COLORS["well formed"])]
-    curves += [("tokens, wrong", "wrong", COLORS["planted"])]
+    curves += [("tokens, strict", "strict", COLORS["well formed"])]
+    curves += [("tokens, others", "others", COLORS["planted"])]
     _curves(ax, metrics, curves, "lengths", bottom=0)
 
 
