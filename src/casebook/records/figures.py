@@ -1,11 +1,10 @@
 """One figure of a record by its path, and figures that are computed from a record.
 
-A path is the name of an arm or a study, followed by the keys that lead to the figure in its record,
-separated by slashes: `grpo/after/greedy_accuracy`. In a path `answer_entropy` and `label_read`
-read a label histogram, `labels_recalled` and `discrimination/<label>` a confusion matrix, and
-`curve/kl_in_reward/largest` and `curve/repetition/last` a curve. After a list of numbers comes
-`mean`, `last`, `smallest` or `largest`. `*` stands for all keys at its place, or for all arms of a
-name (`choose_*`).
+A path is the name of an arm or a study and the keys that lead to a figure of its record, divided by
+slashes: `grpo/after/greedy_accuracy`. In it `answer_entropy` and `label_read` read a histogram,
+`labels_recalled` and `discrimination/<label>` a confusion matrix, `class_weighted` the shares by
+label, and `curve/kl_in_reward/largest` and `curve/repetition/last` a curve. A list of numbers takes
+`mean`, `last`, `smallest` or `largest`; `*` stands for all keys, or for all such arms (`choose_*`).
 """
 
 import math
@@ -152,6 +151,10 @@ def _step(case: str, record: Mapping[str, Any], value: Any, step: str) -> Any:
         return answer_entropy(value["label_histogram"])
     if step == "labels_recalled":
         return labels_recalled(value["confusion"])
+    if step == "class_weighted":  # the mean reward where a right label earns its weight
+        names, found = [*value["per_class"]], pd.DataFrame([*value["per_class"].values()])
+        weights = load_case(case).rewards["class_weighted"]()(names, answer=names)
+        return float((found["value"] * found["n"]).dot(weights) / found["n"].sum())
     if step == "label_read":  # by the lenient reading, right or wrong
         read = [label != NO_ANSWER for label in value["label_histogram"]]
         return mean_interval(np.repeat(read, [*value["label_histogram"].values()]))
