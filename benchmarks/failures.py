@@ -54,8 +54,8 @@ from casebook.stats import difference_interval, mean_interval
 FROZEN = "29df179"  # the commit that fixed the doctor's bounds, before the second half was opened
 TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 MENDED = {  # rules that were changed after that
-    "rules": "a part is one for form by its whole name, so strict_accuracy and soft_correctness are "
-    "not; a reward that rose and fell is said to have fallen",
+    "rules": "a part is one for form by its whole name, so strict_accuracy and soft_correctness "
+    "are not; a reward that rose and fell is said to have fallen",
     "verdicts_changed": [],
 }
 VERSIONS = {"rldoctor": "0.2.0", "rlprobe": "0.1.0", "rlwatch": "0.5.1", "rlvr-audit": "0.1.0"}
