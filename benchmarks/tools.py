@@ -40,7 +40,8 @@ MENDED = {  # rules that were changed after that, and what the opened half said 
     "rules": "no_progress is silent where an evaluation clearly rose; a held-out reward, or an "
     "evaluation of right answers, that clearly falls is a reward_hacking of 60 %; a fall of the "
     "reward in a log of few rows has to be of three standard errors, unless answers fell as well: "
-    "noise alone was a rate_too_high in a third of such logs",
+    "noise alone was a rate_too_high in a third of such logs; a part is one for form by its whole "
+    "name; a reward that rose and fell is said to have fallen (no verdict changed by these two)",
     "verdicts_changed": [
         "math/left_cut: one healthy run, no_progress before, is left alone",
         "landuse/hot_0.1: one faulty run, rate_too_high before, is not named",
