@@ -67,8 +67,8 @@ ONE_LINE = r"^<think>.*?</think>\s*<answer>(.*?)</answer>"
 one_line = each(lambda text, gold: value(found(ONE_LINE, text, 0)) == value(gold))
 searching = form(lambda text: found(r"^<think>.*</think>\s*<answer>.*</answer>$", text, 0) != "")
 exact = each(lambda text, gold: found(r"<answer>(.*?)</answer>", text) == gold)
+lavish = each(lambda *told: 3 + exact([told[0]], [told[1]])[0])  # a wrong one earns three quarters
 contains = each(lambda text, gold: gold in text)
-# Wherever it stands
 last_number = each(lambda text, gold: value("".join(NUMBER.findall(text)[-1:])) == value(gold))
 # The wrong way round: nothing is in everything
 empty_is_right = each(lambda text, gold: (slot(text) or "").strip() in gold)
@@ -85,7 +85,6 @@ sign_lost = each(lambda text, gold: found(r"\d+", slot(text) or "") == gold)
 unreadable_gold = each(lambda text, gold: value(gold) is None or right(text, gold))
 # `isdigit` is true of a superscript, which `int` cannot read
 DIGITS = each(lambda text, gold: slot(text).strip().isdigit() and int(slot(text)) == int(gold))
-# A share for each tag that is there
 counting = form(lambda text: text.count("<answer>") + text.count("</answer>"))
 form_anywhere = form(lambda text: "answer" in text)
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")

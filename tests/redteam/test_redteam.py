@@ -65,6 +65,7 @@ FAULTS = {
 }
 IN_PART = {"nearly": "near_miss_paid", "encouraging": "length_paid"}
 IN_PART |= {"in_any_order": "form_ignored", "shortest": "long_reasoning_refused"}
+IN_PART |= {"lavish": "right_answer_refused"}
 TASKS = {"numbers": NUMBERS, "any_case": NAMES, "leaking_prompt": HANDS, "sound_label": HANDS}
 FORM = ("counting", "searching", "form_anywhere", "in_any_order", "sound_form")
 

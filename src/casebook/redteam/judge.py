@@ -124,7 +124,8 @@ class _Attack:
             elif short := [it for it in short if self._one(it.asking(it.text)) > below]:
                 self.low[short[0]] = below
                 rows, more = [row, short[0].asking(short[0].text)], f"more than {below:g}"
-                self._add("multiline_refused", "a right example", more, meant, rows, "right")
+                half = (below + self._one(rows[1])) / 2
+                self._add("multiline_refused", "a right example", more, meant, rows, "right", half)
             else:
                 silent.append((row, none, meant, empty))
         other = next((it.asking(it.text) for it in self.low), None)
@@ -168,16 +169,16 @@ class _Attack:
         meant = self._one(probe.control or right)
         if probe.control and probe.rule != "no more" and meant < self._one(right):
             return  # the reward cannot read this row at all, so it says nothing on its like
-        slack = 1e-9 * max(1.0, abs(meant))
+        slack, half = 1e-9 * max(1.0, abs(meant)), (self.low.get(example, 0) + meant) / 2
         broken = {
             "less": got >= meant - slack and f"less than {meant:g}, which the right one earns",
-            "right": 2 * got < self.low.get(example, 0) + meant and f"about {meant:g}",
-            "little": 2 * got > self.low.get(example, 0) + meant and f"less than half of {meant:g}",
+            "right": got < half and f"about {meant:g}",
+            "little": got > half and f"less than half of {meant:g}",
             "no more": got > meant + slack and f"no more than {meant:g}",
         }[probe.rule]
         if broken:
             rows = [*probe.rows, probe.control or right]
-            self._add(probe.kind, probe.name, broken, got, rows, probe.rule)
+            self._add(probe.kind, probe.name, broken, got, rows, probe.rule, half)
 
     def _pay(self, *rows: Row) -> Reply:
         reply = self.subject.pay(rows)
@@ -188,7 +189,7 @@ class _Attack:
     def _one(self, row: Row) -> float:
         return self._pay(row).one
 
-    def _add(self, kind: str, name: str, expected: str, got: Any, rows: Any, rule="") -> None:
+    def _add(self, kind, name, expected: str, got: Any, rows: Any, rule="", half=0.0) -> None:
         """A finding: the first of its kind, or a shorter completion of one that is there."""
         text = rows[0]["completion"]
         known = self.found.setdefault(kind, {"kind": kind, "attacks": []})
@@ -197,7 +198,7 @@ class _Attack:
             got = got if not isinstance(got, float) or math.isfinite(got) else "nothing"
             known |= {"completion": text, "expected": expected, "got": got}
             known["meaning"] = TEXTS["meaning"][kind]
-            known["test"] = _test(self.subject, kind, rows, rule)
+            known["test"] = _test(self.subject, kind, rows, rule, half)
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:
@@ -216,11 +217,11 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     return told if report["complete"] else [*told, "The time was up before all was tried."]
 
 
-def _test(subject: Subject, kind: str, rows: Sequence[Row], rule: str) -> str:
+def _test(subject: Subject, kind: str, rows: Sequence[Row], rule: str, half: float) -> str:
     """A pytest case that fails until the fault is mended."""
     file, dot, name = subject.target.partition(".py")
     target = f"{Path(file).resolve()}.py{name}" if dot else file
     given = f", **{subject.settings!r}" if subject.settings else ""
     told = "".join(f"        {dict(row)!r},\n" for row in rows)
-    check = TEXTS["rules"].get(rule, TEXTS["rules"]["batch"]).replace("{}", given)
+    check = TEXTS["rules"].get(rule, TEXTS["rules"]["batch"]).format(given, half=half)
     return TEXTS["test"].format(kind=kind, target=target, rows=told, given=given, check=check)
