@@ -92,7 +92,7 @@ def test_what_grpo_learned_stands_beside_what_does_without_it(checkout, made):
     made.write_record(0, arm="sft", config={"method": "sft", "variant": "label"})
     told = results.learned(case)
     assert (told["seeds"], told["seconds"]) == (3, "99 s")
-    accuracy = "35.0\N{NO-BREAK SPACE}% [33.0,\N{NO-BREAK SPACE}37.0]"
+    accuracy = "35.0 % [33.0, 37.0]"
     assert told["after"] == {"sampled": accuracy, "greedy": accuracy}
     assert told["alone"]["greedy"] == accuracy
     assert "sft" not in told  # another prompt is not compared

@@ -203,9 +203,7 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
     case, arm, profile = (runs[0][name] for name in ("case", "arm", "profile"))
     for way in ("sampled", "greedy"):
         figures = records.figures_at(case, f"{arm}/{when}/{way}_accuracy", runs, profile)
-        text = records.figure_text(records.pooled(figures))
-        # A line may end before the interval, and nowhere else.
-        found[way] = text.replace(" %", "\N{NO-BREAK SPACE}%").replace(", ", ",\N{NO-BREAK SPACE}")
+        found[way] = records.figure_text(records.pooled(figures))
     return found
 
 
