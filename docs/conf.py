@@ -64,7 +64,7 @@ def setup(app):
     app.connect("builder-inited", keep_pictures_inside, priority=900)
     app.connect("source-read", find_notebooks)
     app.connect("doctree-read", describe_pictures)
-    app.connect("html-page-context", keep_figures_whole)
+    app.connect("html-page-context", mend_page)
     return {"parallel_read_safe": True}
 
 
@@ -105,14 +105,17 @@ def find_notebooks(app, name, source):
     source[0] = re.sub(r"\[([^\]]+)\]\(\.\./notebooks/(\w+\.ipynb)\)", mend, source[0])
 
 
-def keep_figures_whole(app, page, template, context, doctree):
-    """A line may end before the interval of "33.9 % [29.4, 38.3]", and nowhere else in it."""
+def mend_page(app, page, template, context, doctree):
+    """A line may end before the interval of "33.9 % [29.4, 38.3]" and nowhere else in it, and not
+    between a formula and its full stop. A styled table looks like any other of a notebook."""
     space = r"<pre.*?</pre>|(?<=\d) (?=%)|(?<=[\d%],) (?=[-+\d.%]+\])"
 
     def kept(found):
         return found[0] if found[0].startswith("<pre") else "\N{NO-BREAK SPACE}"
 
-    context["body"] = re.sub(space, kept, context.get("body", ""), flags=re.DOTALL)
+    body = re.sub(space, kept, context.get("body", ""), flags=re.DOTALL)
+    body = re.sub(r"</math>(?=[.,;:)])", "</math>\N{WORD JOINER}", body)
+    context["body"] = body.replace('<table id="T_', '<table class="dataframe" id="T_')
 
 
 def describe_pictures(app, doctree):
