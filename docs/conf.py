@@ -107,7 +107,8 @@ def find_notebooks(app, name, source):
 
 def mend_page(app, page, template, context, doctree):
     """A line may end before the interval of "33.9 % [29.4, 38.3]" and nowhere else in it, and not
-    between a formula and its full stop. A styled table looks like any other of a notebook."""
+    between a formula and its full stop. A styled table looks like any other of a notebook, and the
+    name of an index stands in the corner, not in a row of its own."""
     space = r"<pre.*?</pre>|(?<=\d) (?=%)|(?<=[\d%],) (?=[-+\d.%]+\])"
 
     def kept(found):
@@ -115,6 +116,9 @@ def mend_page(app, page, template, context, doctree):
 
     body = re.sub(space, kept, context.get("body", ""), flags=re.DOTALL)
     body = re.sub(r"</math>(?=[.,;:)])", "</math>\N{WORD JOINER}", body)
+    head = r"(<thead>\s*<tr[^>]*>\s*<th>)(</th>.*?</tr>)"
+    named = head + r"\s*<tr>\s*<th>([^<]+)</th>(?:\s*<th></th>)+\s*</tr>"
+    body = re.sub(named, r"\1\3\2", body, flags=re.DOTALL)
     context["body"] = body.replace('<table id="T_', '<table class="dataframe" id="T_')
 
 
