@@ -51,7 +51,7 @@ def test_pages_show_the_records_the_predictions_and_the_claims(reports):
     results, source = words(reports / "results.html"), words(reports / "source_poker.html")
     assert "% [33.0,\N{NO-BREAK SPACE}37.0]" in (reports / "results.html").read_text()
     assert "casebook experiments poker --arm grpo" in results
-    assert "What we predicted where the write-up claims nothing" in source
+    assert "predictions of ours, beyond the claims" in source
     claim = records.load_claims("poker")[0]["claim"]
     assert " ".join(claim.split()) in words(reports / "findings.html")
 

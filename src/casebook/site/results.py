@@ -5,6 +5,7 @@ Figures are pooled over the seeds of an arm and stand with their 95 % interval.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from os.path import commonprefix
 from statistics import mean
 from typing import Any
 
@@ -136,14 +137,15 @@ def arms(case: str, profile: str) -> dict[str, Any]:
 
 
 def before_and_after(case: str) -> list[dict[str, Any]]:
-    """What a real model wrote on the first test rows, before and after training, by arm."""
+    """What a real model wrote on the first test rows, by arm; `same`: how all prompts begin."""
     found = []
     for run in records.committed(case, "smol"):
         if run["seed"] == 0 and run.get("completions_before"):
             after = {entry["row"]: entry for entry in run["completions"]}
             rows = [(entry, after[entry["row"]]) for entry in run["completions_before"]]
             model, asks = records.models_of(case, [run]), questions(case).get(run["arm"])
-            found.append({"asks": asks or run["arm"], "model": model, "rows": rows})
+            same = commonprefix([it["prompt"] for it, _ in rows]).rpartition("\n")[0]  # noqa: RUF071
+            found.append({"asks": asks or run["arm"], "model": model, "rows": rows, "same": same})
     return found
 
 
