@@ -146,7 +146,7 @@ def dashboard(
     if findings is not None:
         lines = [textwrap.fill(f"! {f.message} {f.evidence} {f.advice}", 125) for f in findings]
         said = "\n".join(lines) or "The doctor found no fault."
-        color = "#b3471d" if lines else "#777777"
+        color = "#b3471d" if lines else "#333333"
         drawn.supxlabel(said, x=0.012, ha="left", fontsize=8, color=color)
     return drawn
 

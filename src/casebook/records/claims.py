@@ -453,8 +453,8 @@ def load_source(case: str) -> dict[str, Any]:
 def write_up_box(case: str) -> str:
     """The write-up in one minute, as a Markdown table: what it is and what was done with it.
 
-    >>> print(write_up_box("math").splitlines()[0])
-    | **The write-up in one minute** | |
+    >>> print(write_up_box("math").splitlines()[3])
+    | **Date** | 21 August 2025 |
 
     Raises:
         UnknownName: unknown case.
@@ -472,7 +472,7 @@ def write_up_box(case: str) -> str:
         "What we did with it": source["ours"],
     }
     lines = [table_row(f"**{name}**", text) for name, text in rows.items()]
-    return "\n".join(["| **The write-up in one minute** | |", "| --- | --- |", *lines])
+    return "\n".join([lines[0], "| --- | --- |", *lines[1:]])
 
 
 # Counting
