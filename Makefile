@@ -60,12 +60,11 @@ help:
 
 .PHONY: reports
 reports: $(INSTALLED)
-	@echo 'Building the pages from the committed notebooks (two minutes the first time) ...'
-	@$(CASEBOOK) site
-	@echo 'They are readable now. Running the notebooks; pages are renewed as they finish ...'
-	@status=0; \
+	@echo 'Running the notebooks. The committed ones can be read in two minutes; pages are renewed'
+	@echo 'every five minutes and at the end: $(CURDIR)/reports/index.html'
+	@$(CASEBOOK) site & pages=$$!; status=0; \
 	$(CASEBOOK) execute $(CASE) --profile $(PROFILE) --jobs $(JOBS) --site || status=$$?; \
-	echo 'Pages: $(CURDIR)/reports/index.html'; exit $$status
+	wait $$pages || status=$$?; exit $$status
 
 .PHONY: test test-quick test-heavy
 test: export CASEBOOK_REQUIRE_UNSLOTH = 1

@@ -132,7 +132,7 @@ def execute(
     jobs: Annotated[int, Option(min=1, help="Number of cases in parallel.")] = 1,
     start_from: Annotated[int, Option("--from", metavar="NUMBER", help="First notebook.")] = 0,
     in_place: Annotated[bool, Option(help="Write into notebooks/ and figures/.")] = False,
-    site: Annotated[bool, Option(help="Build the pages after each notebook.")] = False,
+    site: Annotated[bool, Option(help="Build the pages now and then, and at the end.")] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run notebooks in order, without a browser. Successful notebooks are kept.
@@ -496,15 +496,15 @@ app.add_typer(bundles, name="record", rich_help_panel=BEHIND)
 
 
 def _renewing() -> Callable[[Any], None]:
-    """What renews the pages after a notebook: once in two minutes, since a build takes a processor
+    """What renews the pages after a notebook: once in five minutes, since a build takes a processor
     from the notebooks."""
     from casebook.site import build_site
 
-    due = [0.0]
+    due = [time.monotonic() + 300]
 
     def renew(result: Any) -> None:
         if time.monotonic() >= due[0]:
-            due[0] = time.monotonic() + 120
+            due[0] = time.monotonic() + 300
             try:
                 build_site()
             except CasebookError as error:  # the next one tries again
