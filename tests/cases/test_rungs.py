@@ -12,7 +12,7 @@ from casebook.cases import rungs
 from casebook.records import gate
 from casebook.stats import pack_bits
 
-RUNGS = {"poker": "higher hearts pair", "landuse": "crop", "gsm8k": "story", "math": "boxed"}
+RUNGS = {"poker": "higher hearts pair", "landuse": "crop floor", "gsm8k": "story", "math": "boxed"}
 ALL = [(case, f"rung-{name}") for case, names in RUNGS.items() for name in names.split()]
 
 
