@@ -142,6 +142,13 @@ def _row(question: str, solution: str, source: str) -> dict[str, Any]:
     }
 
 
+def story(row: Mapping[str, Any]) -> int | str:
+    """What rows share that are not independent: a generated problem's story. A real one has its
+    own."""
+    frame = templates.frame_of(row["question"])
+    return row["question"] if frame is None else frame + 1
+
+
 def notes(solution: str) -> list[str]:
     """The calculator notes of a worked answer, one for each step.
 

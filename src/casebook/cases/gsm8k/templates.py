@@ -75,6 +75,14 @@ class Frame:
         parts = (re.fullmatch(r"(\S+)([-+*/])(\S+)", part) for part in self.plan.split())
         return tuple(part.groups() for part in parts)
 
+    @cached_property
+    def told(self) -> re.Pattern:
+        """What its problems look like, with a distraction before the question or without."""
+        story, question = (
+            re.sub(r"\\\{\w+\\\}", r"\\w+", re.escape(part)) for part in self.text.rsplit(". ", 1)
+        )
+        return re.compile(rf"{story}\. (?:.+\. )?{question}")
+
     def solve(self, numbers: Mapping[str, int]) -> tuple[Step, ...] | None:
         """The steps with these numbers, or `None` where one of them is not fit (see `fits`)."""
         steps: list[Step] = []
@@ -230,6 +238,15 @@ class Problem:
             for step in self.steps
         ]
         return "\n".join([*lines, f"#### {self.answer}"])
+
+
+def frame_of(question: str) -> int | None:
+    """The position in `FRAMES` of the story that a question tells; `None` where it tells another.
+
+    >>> frame_of("Ada has 9 pens and gets 4 more. Ben is 3 years old. How many pens are there now?")
+    0
+    """
+    return next((i for i, frame in enumerate(FRAMES) if frame.told.fullmatch(question)), None)
 
 
 def split_of(frame: int, numbers: tuple[int, ...]) -> str:
