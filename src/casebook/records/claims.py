@@ -73,7 +73,7 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
 WEIGHTS = ("central", "detail", "slip")
 WORDS = HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"  # as pages say it
 PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "inconclusive"  # of a prediction
-PARTLY, NO_RUN, NOT_RUN, REST = "partly", "no recorded run", "not run here", "slips and by design"
+PARTLY, NO_RUN, NOT_RUN, REST = "partly", "no recorded run", "not run here", "by design"
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
     "citation": "document",
@@ -494,8 +494,7 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
         exploratory ones apart (`EXPLORATORY`). All cases have the same columns, those that any of
         them uses, in the order of `VERDICTS`.
     """
-    if cases is None:
-        cases = sorted(known_cases(), key=lambda name: load_case(name).number)
+    cases = cases or sorted(known_cases(), key=lambda name: load_case(name).number)
     found = {case: Counter() for case in cases}
     for case, count in found.items():
         for row in filter(counts, load_claims(case)):
@@ -512,7 +511,8 @@ def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str],
 
 
 def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Claims as Markdown: the central ones in short; below them, folded, all with reasons."""
+    """Claims but slips as Markdown: the central ones in short; below them, folded, with reasons."""
+    rows = [row for row in rows if row["weight"] != "slip"]
     counted = Counter(row["word"] if counts(row) else REST for row in rows)
     said = ", ".join(f"{word}: {counted[word]}" for word in (*WORDS, NOT_RUN, REST))
     ranked = sorted(rows, key=lambda r: (not counts(r), r["word"] == NOT_RUN, r["weight"]))
