@@ -89,7 +89,7 @@ def merged(run: Run) -> Path:
     folder = run.path / "merged"
     if not folder.exists():
         model, tokenizer, _ = load_saved(run.adapter)
-        model.save_pretrained(folder)
+        model.merge_and_unload().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     return folder
 
