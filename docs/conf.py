@@ -116,7 +116,7 @@ def mend_page(app, page, template, context, doctree):
 
     body = re.sub(space, kept, context.get("body", ""), flags=re.DOTALL)
     body = re.sub(r"</math>(?=[.,;:)])", "</math>\N{WORD JOINER}", body)
-    head = r"(<thead>\s*<tr[^>]*>\s*<th>)(</th>.*?</tr>)"
+    head = r"(<thead>\s*<tr[^>]*>\s*<th>)(</th>(?:(?!</tr>).)*</tr>)"
     named = head + r"\s*<tr>\s*<th>([^<]+)</th>(?:\s*<th></th>)+\s*</tr>"
     body = re.sub(named, r"\1\3\2", body, flags=re.DOTALL)
     context["body"] = body.replace('<table id="T_', '<table class="dataframe" id="T_')
