@@ -151,13 +151,10 @@ def test_the_first_pages_links_lead_somewhere_and_the_readme_is_one_screen():
 
 
 def test_what_the_readme_says_of_simpler_methods_beside_grpo_is_in_the_records():
-    told = {}
+    told, ways = {}, [(a, h) for a in ("sft", "rejection") for h in ("greedy", "sampled")]
     for case in ("poker", "landuse", "gsm8k", "math"):
-        for arm, how in [(a, h) for a in ("sft", "rejection") for h in ("greedy", "sampled")]:
+        for arm, how in ways:  # is it above GRPO, below, or can it not be told?
             at = (records.figures_at(case, f"{a}/after/{how}_accuracy") for a in ("grpo", arm))
             gap = records.difference_of(*zip((-1, 1), at, strict=True))
-            told.setdefault((gap.low > 0) - (gap.high < 0), []).append(f"{case} {arm} {how}")
-    poker = [f"poker {arm} {how}" for arm in ("sft", "rejection") for how in ("greedy", "sampled")]
-    assert told[1] == [*poker, "gsm8k sft sampled", "gsm8k rejection sampled", "math sft greedy"]
-    below = ("landuse rejection sampled", "math rejection greedy", "math rejection sampled")
-    assert told[-1] == [*below]
+            told[case] = told.get(case, "") + "=+-"[(gap.low > 0) - (gap.high < 0)]
+    assert told == {"poker": "++++", "landuse": "===-", "gsm8k": "=+=+", "math": "+=--"}
