@@ -379,6 +379,7 @@ def experiments(
     seeds: Annotated[str | None, Option(metavar="0,1,2", help="Default: the arm's.")] = None,
     jobs: Jobs = 1,
     again: Annotated[bool, Option(help="Also make existing records anew.")] = False,
+    gpu: Annotated[bool, Option("--gpu", help="On a GPU, whatever the profile says.")] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run the arms of configs/CASE/experiments.yaml, and write results/CASE/.
@@ -397,7 +398,7 @@ def experiments(
     choose_backend(profile)
     from casebook.experiments.arms import run_experiments
 
-    run_experiments(case, profile=profile, arms=arm, seeds=chosen, jobs=jobs, again=again, log=_say)
+    run_experiments(case, profile, arm, chosen, jobs, again, gpu, log=_say)
 
 
 @app.command(rich_help_panel=BEHIND)

@@ -31,6 +31,7 @@ def run_experiments(
     seeds: Iterable[int] | None = None,
     jobs: int = 1,
     again: bool = False,
+    gpu: bool = False,
     log: Callable[[str], None] = print,
 ) -> list[Path]:
     """Train what is missing of a case's arms, and write `results/<case>/<profile>/<arm>/`.
@@ -42,6 +43,7 @@ def run_experiments(
         seeds: seeds; those the arm names by default.
         jobs: trainings at a time, each in a process with one thread; no more than cores.
         again: make records anew that are there, for a change of figures that is meant.
+        gpu: train on a GPU also what the profile trains on a CPU. The record says so.
         log: called with one line for each record.
 
     Returns:
@@ -52,7 +54,8 @@ def run_experiments(
             or tracked files that are not committed: a record names its commit.
     """
     runs = chosen_runs(case, profile, arms, seeds)
-    work = [(case, profile, name, overrides, seed, again) for name, seed, overrides in runs]
+    here = {"use_cpu": False} if gpu else {}
+    work = [(case, profile, arm, changed | here, seed, again) for arm, seed, changed in runs]
     if records.revision()["dirty"]:
         raise CasebookError(
             "tracked files have changes: commit them first, since a record names the commit that "
@@ -90,7 +93,7 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
     path = paths.RESULTS / case / profile / arm / f"seed{seed}.json"
     config = read_config((case, profile), {**overrides, "seed": seed})
     if path.exists() and not again:
-        if records.read_record(path)["config"] != plain(config.settings):
+        if _asked(records.read_record(path)["config"]) != _asked(plain(config.settings)):
             raise CasebookError(
                 f"{path} was made with another configuration than {arm!r} has now: make it anew "
                 "with --again, or give the new configuration an arm of its own"
@@ -115,6 +118,11 @@ def _run(case, profile, arm, overrides, seed, again) -> tuple[Path, str]:
         f"{record['train_seconds']:.0f} s of training, "
         f"{record['measure_seconds']:.0f} s of measuring"
     )
+
+
+def _asked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes an arm: its settings, wherever it is trained."""
+    return {name: value for name, value in settings.items() if name != "use_cpu"}
 
 
 def kept_completions(record: Mapping[str, Any]) -> Path | None:

@@ -9,8 +9,8 @@ the rules of their commit said of the run: `casebook doctor` says it anew from t
 
 Figures are equal to the last digit on the same kind of machine with memory for the same batches.
 Elsewhere greedy figures may differ by one row and windows of the curve by 1e-3; beyond that
-nothing can be said. Where a real model was not fetched, or a GPU is needed, only what needs no
-model is repeated: settings and grades.
+nothing can be said. Where a real model was not fetched, or a run was made on a GPU, only what
+needs no model is repeated: settings and grades.
 """
 
 import math
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from casebook import training
-from casebook.case import PROFILES, CasebookError, load_case
+from casebook.case import CasebookError, load_case
 from casebook.experiments import arms
 from casebook.models import base_weights, load_saved, pretrained
 from casebook.paths import plain
@@ -36,7 +36,7 @@ STEPS = training.CURVE_WINDOW  # the first window of a recorded curve
 WRITTEN = ("completion", "reward", "advantage")
 NEAR = 1e-3  # of a window's mean, on another kind of machine
 UNKNOWN = "not comparable"
-NOT_COMPARED = ("seconds", "step_time", "batch")  # of the hour, and not of the code
+NOT_COMPARED = ("seconds", "step_time", "batch", "use_cpu")  # of hour and place, not of the code
 # A completion alone does not decide these: a KL wants its policies, a coin is tossed anew.
 NOT_PAID_AGAIN = (training.KL_PENALTY, "random_reward")
 
@@ -57,7 +57,7 @@ class Replay(NamedTuple):
     """What a replay of one record found.
 
     The verdict is `reproduces`, `differs`, `not comparable` (on this machine), or `regraded` for a
-    run that needs a GPU: its completions were graded again.
+    run that was made on a GPU: its completions were graded again.
     """
 
     name: str  # of the record, `case/profile/arm/seedN`
@@ -117,7 +117,7 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
     _compare_grades(record, compare)
     _compare_completions(record, compare)
     missing = _missing(record)
-    gpu = PROFILES[record["profile"]].device == "gpu"
+    gpu = not record["config"]["use_cpu"]
     if not missing and not gpu:
         _compare_training(record, compare)
     verdicts = {found.verdict for found in compare.found}
