@@ -117,8 +117,7 @@ def arms(case: str, profile: str) -> dict[str, Any]:
     runs = records.committed(case, profile)
     if not runs:
         return {}
-    asked = questions(case)
-    order = [*asked, *(run["arm"] for run in runs)]
+    order = [*(asked := questions(case)), *(run["arm"] for run in runs)]
     runs.sort(key=lambda run: order.index(run["arm"]))
     command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
     usual = next((_variant(run) for run in runs if run["arm"] == MAIN_ARM), None)
@@ -196,7 +195,9 @@ def _variant(run: Mapping[str, Any]) -> str | None:
 
 
 def _seconds(runs: Sequence[Mapping]) -> str:
-    return f"{mean(run['train_seconds'] for run in runs):.0f} s"
+    gpus = sum(not run["config"].get("use_cpu", True) for run in runs)
+    taken = mean(run["train_seconds"] for run in runs)
+    return f"{taken:.0f} s" + f" ({gpus} on a GPU)" * bool(gpus)
 
 
 def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
@@ -214,11 +215,10 @@ def _changes(runs: Sequence[Mapping]) -> dict[str, tuple[str, str]]:
     served the choice of a setting and measured nothing else."""
     ways = ("sampled", "greedy")
     if all(map(records.has_test_figures, runs)):
-        before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
-        return {way: (before[way], after[way]) for way in ways}
+        return {w: tuple(_accuracies(runs, when)[w] for when in ("before", "after")) for w in ways}
     said = {}
     for way in ways:
-        pairs = [records.first_and_last(run, f"{way}_accuracy") for run in runs]
-        first, last = (100 * mean(values) for values in zip(*pairs, strict=True))
+        pairs = zip(*(records.first_and_last(run, f"{way}_accuracy") for run in runs), strict=True)
+        first, last = (100 * mean(values) for values in pairs)
         said[way] = (f"validation: {first:.1f} %", f"{last:.1f} %")
     return said
