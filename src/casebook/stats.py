@@ -133,6 +133,10 @@ class Difference(NamedTuple):
         """The true difference that is found in 80 % of all cases."""
         return self.error * float(student.ppf(0.975, self.df) + student.ppf(0.8, self.df))
 
+    def within(self, margin: float = 0.05) -> bool:
+        """Whether the two are equivalent: the whole interval lies within the margin around 0."""
+        return -margin <= self.low and self.high <= margin
+
     @property
     def p(self) -> float:
         """Two-sided p-value for no difference."""

@@ -369,7 +369,7 @@ def _outcome(
     if expected:
         found.append(holds := _holds(expected, difference, margin) if decided else OPEN)
         shown = (holds is False) or (holds is True and expected == "equivalent")
-        equivalent = shown and _within(difference, margin)
+        equivalent = shown and difference.within(margin)
     if gains:
         less = difference_of((1, left), (-1, right), (-1, gains[0]), (1, gains[1]))
         found.append(_holds("rises", less, margin) if decided else OPEN)
@@ -380,10 +380,6 @@ def _outcome(
     return outcome, difference, equivalent
 
 
-def _within(difference: Difference, margin: float) -> bool:
-    return -margin <= difference.low and difference.high <= margin
-
-
 def _holds(expected: str, difference: Difference, margin: float) -> bool | str:
     """Whether a difference is as expected, or `OPEN` where its interval leaves that open."""
     low, high = difference.low, difference.high
@@ -392,11 +388,11 @@ def _holds(expected: str, difference: Difference, margin: float) -> bool | str:
         "falls": (high < 0, low > 0),
         "differs": (low > 0 or high < 0, False),
         "not above": (high <= margin, low > 0),
-        "equivalent": (_within(difference, margin), low > margin or high < -margin),
+        "equivalent": (difference.within(margin), low > margin or high < -margin),
     }[expected]
     if yes:
         return True
-    return False if no or _within(difference, margin) else OPEN
+    return False if no or difference.within(margin) else OPEN
 
 
 def _said(comparison, left: Figures | None, rights: Mapping, gains: Sequence[Figures]) -> str:
