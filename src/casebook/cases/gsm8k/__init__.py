@@ -19,7 +19,7 @@ CASE = Case(
     style=data.style,
     reference=data.reference,
     cluster=data.story,
-    caution="The problems are generated from a few dozen stories. No test problem has a training "
+    caution="The problems are generated from 24 stories. No test problem has a training "
     "problem's story\nwith its numbers, but nearly every one retells a training problem's story "
     "with other numbers\n(notebook 30). A right answer shows the same sums with new numbers, and "
     "not that a new story\ncan be read.",
