@@ -113,7 +113,7 @@ def _case_context(case: Case, pages: Sequence[Page]) -> dict[str, Any]:
 
 def _run_sphinx(source: Path, output: Path) -> None:
     """Run Sphinx in a process of its own: it keeps state that a second build would trip over."""
-    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--builder", "html"]
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--jobs", "auto"]
     command += ["--doctree-dir", output / ".doctrees", "--conf-dir", DOCS, source, output]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode:
