@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from casebook import CasebookError
-from casebook.stats import (
-    contrast,
-    difference_interval,
-    holm,
-    mean_interval,
-    pass_at_k,
-    pool_seeds,
-)
+from casebook.stats import contrast, difference_interval, holm, mean_interval, pass_at_k, pool_seeds
 
 shares = arrays.arrays(float, st.integers(1, 40), elements=st.floats(0, 1))
 

@@ -40,17 +40,14 @@ def arms(tmp_path, monkeypatch):
 def test_records_are_made_once(arms, tmp_path):
     lines = []
     written = module.run_experiments("poker", "smoke", log=lines.append)
-    assert [path.relative_to(tmp_path).as_posix() for path in written] == [
-        "results/poker/smoke/tiny/seed0.json",
-        "results/poker/smoke/tiny/seed1.json",
-    ]
-    assert [read_record(path)["seed"] for path in written] == [0, 1]
-    assert read_record(written[0])["arm"] == "tiny"
+    tiny = tmp_path / "results" / "poker" / "smoke" / "tiny"
+    assert written == [tiny / "seed0.json", tiny / "seed1.json"]
+    found = [read_record(path) for path in written]
+    assert [(record["arm"], record["seed"]) for record in found] == [("tiny", 0), ("tiny", 1)]
     for when in ("before", "after"):
-        figures = read_record(written[0])[when]
-        assert figures["other_prompt_perplexity"]["value"] >= 1
-    curve = read_record(written[0])["curve"]
-    assert len(curve["completions/mean_length"]) == len(curve["rewards/correct/mean"]) == 1
+        assert found[0][when]["other_prompt_perplexity"]["value"] >= 1
+    for name in ("completions/mean_length", "rewards/correct/mean"):
+        assert len(found[0]["curve"][name]) == 1
     lines.clear()
     module.run_experiments("poker", "smoke", log=lines.append)
     assert lines == ["tiny, seed 0: there already", "tiny, seed 1: there already"]
@@ -131,8 +128,11 @@ def test_a_record_with_another_configuration_is_not_overwritten(arms):
     with pytest.raises(CasebookError, match="another configuration"):
         module.run_experiments("poker", "smoke", log=len)
     lines = []
-    module.run_experiments("poker", "smoke", again=True, log=lines.append)
+    (made,) = module.run_experiments("poker", "smoke", again=True, gpu=True, log=lines.append)
     assert lines[-1].startswith("tiny, seed 0: sampled 0.")
+    assert read_record(made)["config"]["use_cpu"] is False
+    module.run_experiments("poker", "smoke", log=lines.append)
+    assert lines[-1] == "tiny, seed 0: there already"  # wherever it was made
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,11 @@ def test_what_needs_no_model_is_compared_without_it(real):
     assert found.first_difference.what.startswith("test row 3: well formed")
 
 
+def test_a_run_made_on_a_gpu_is_graded_again(real):
+    real["config"]["use_cpu"] = False
+    assert replay.replay_record(real).verdict == "regraded"
+
+
 @pytest.mark.parametrize("arm", arms_with_completions("poker", "smol"))
 def test_committed_completions_of_a_real_model_are_graded_and_paid_as_then(arm):
     record = read_record(paths.RESULTS / "poker" / "smol" / arm / "seed0.json")

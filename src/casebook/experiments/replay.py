@@ -116,8 +116,8 @@ def replay_record(record: Mapping[str, Any]) -> Replay:
     compare.tree("config", record["config"], _configured(record))
     _compare_grades(record, compare)
     _compare_completions(record, compare)
-    missing = _missing(record)
     gpu = not record["config"]["use_cpu"]
+    missing = "" if gpu else _missing(record)
     if not missing and not gpu:
         _compare_training(record, compare)
     verdicts = {found.verdict for found in compare.found}
