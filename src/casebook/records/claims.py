@@ -37,6 +37,7 @@ A claim may have a `weight` (`central`, `detail` or `slip`, a loose phrase that 
 `by_design` says that the planting of the embedded corpus decides it: shown, and not counted.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -311,7 +312,8 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     power = ""
     if difference:
         scale, digits, unit = (1, ".3g", unit) if unit else (100, ".1f", "points")
-        ends = (difference.value, difference.low, difference.high)
+        most = 1 if unit == "points" else math.inf  # shares differ by no more
+        ends = (difference.value, max(difference.low, -most), min(difference.high, most))
         value, low, high = (f"{scale * end:+{digits}}" for end in ends)
         if len(rights) == 1:
             text += f", of different rows; on the {min(rows)} rows of both" if len(rows) > 1 else ""
