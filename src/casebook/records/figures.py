@@ -100,6 +100,8 @@ def pooled(figures: Figures) -> Mapping[str, float]:
         return found
     clusters = table.index.get_level_values("cluster")
     wider = contrast([(1, table.T.to_numpy())], clusters).critical / half
+    if not wider:  # all right or all wrong: Wilson's interval still has a width
+        return found
     return found | {
         side: found["value"] + wider * (found[side] - found["value"]) for side in ("low", "high")
     }
