@@ -103,7 +103,7 @@ def real_model() -> dict[str, Any]:
         **{when: _accuracies(runs, when)["greedy"] for when in ("before", "after")},
         "one_label": all(len(found.get("label_histogram", ())) == 1 for found in answers),
         "constant": f"{100 * max(counts) / sum(counts):.1f} %",
-        "taught": _accuracies(taught, "after")["greedy"] if taught else "",
+        "taught": taught and f"{_accuracies(taught, 'after')['greedy']} ({len(taught)} seeds)",
     }
 
 
