@@ -195,7 +195,7 @@ def _variant(run: Mapping[str, Any]) -> str | None:
 
 
 def _seconds(runs: Sequence[Mapping]) -> str:
-    gpus = sum(not run["config"].get("use_cpu", True) for run in runs)
+    gpus = sum(not run.get("config", {}).get("use_cpu", True) for run in runs)
     taken = mean(run["train_seconds"] for run in runs)
     return f"{taken:.0f} s" + f" ({gpus} on a GPU)" * bool(gpus)
 

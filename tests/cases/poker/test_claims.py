@@ -95,13 +95,14 @@ def test_which_labels_are_lost_on_the_way(arm):
     assert quotes("kl-improves", "kind and full house are hardly ever")
 
 
-@pytest.mark.parametrize(
-    ("claim", "arm"), [("accuracy-rises-real", "published"), ("corrected-setup-real", "sound")]
-)
-def test_each_seed_of_the_real_model_names_one_label(claim, arm):
-    assert quotes(claim, "each seed names one and the same label for every hand")
-    named = [run["after"]["also"]["trie"] for run in committed("poker", "smol", arm)]
-    assert {len(one["label_histogram"]) for one in named} == {1}
+def test_runs_of_the_real_model_name_one_label_or_two():
+    for claim, arm, who, labels in (
+        ("accuracy-rises-real", "published", "each seed names", [1] * 10),
+        ("corrected-setup-real", "sound", "three of five seeds name", [1, 1, 1, 2, 2]),
+    ):
+        assert quotes(claim, f"{who} one and the same label for every hand")
+        named = [run["after"]["also"]["trie"] for run in committed("poker", "smol", arm)]
+        assert sorted(len(one["label_histogram"]) for one in named) == labels
 
 
 def test_runs_of_the_real_model_end_on_the_reward_that_the_write_up_reports():
