@@ -398,7 +398,7 @@ def experiments(
     choose_backend(profile)
     from casebook.experiments.arms import run_experiments
 
-    run_experiments(case, profile, arm, chosen, jobs, again, gpu, log=_say)
+    run_experiments(case, profile, arm, chosen, jobs, again=again, gpu=gpu, log=_say)
 
 
 @app.command(rich_help_panel=BEHIND)

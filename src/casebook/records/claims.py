@@ -37,10 +37,10 @@ A claim may have a `weight` (`central`, `detail` or `slip`, a loose phrase that 
 `by_design` says that the planting of the embedded corpus decides it: shown, and not counted.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from operator import ge, gt, le, lt
 from pathlib import Path
 from statistics import mean
@@ -311,8 +311,8 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     text = f"{comparison['what']}: {_said(comparison, left, rights, gains)} {unit}".rstrip()
     power = ""
     if difference:
-        scale, digits, unit = (1, ".3g", unit) if unit else (100, ".1f", "points")
-        most = 1 if unit == "points" else math.inf  # shares differ by no more
+        # Without a unit it is a share, and shares differ by 1 at most.
+        scale, digits, most, unit = (1, ".3g", inf, unit) if unit else (100, ".1f", 1, "points")
         ends = (difference.value, max(difference.low, -most), min(difference.high, most))
         value, low, high = (f"{scale * end:+{digits}}" for end in ends)
         if len(rights) == 1:

@@ -55,8 +55,7 @@ def numbered_cases() -> list[Case]:
 
 
 def counted() -> dict[str, Any]:
-    """The claims of all cases: their `number`, and as `rows` how they were decided: what decided
-    -> word (`records.WORDS`, not run here) -> number of claims."""
+    """The claims of all cases: their `number`, and as `rows` what decided -> word -> number."""
     together: Counter = Counter()
     for found in records.tally().values():
         together.update(found)  # all have the same columns, in one order
@@ -117,7 +116,8 @@ def arms(case: str, profile: str) -> dict[str, Any]:
     runs = records.committed(case, profile)
     if not runs:
         return {}
-    order = [*(asked := questions(case)), *(run["arm"] for run in runs)]
+    asked = questions(case)
+    order = [*asked, *(run["arm"] for run in runs)]
     runs.sort(key=lambda run: order.index(run["arm"]))
     command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
     usual = next((_variant(run) for run in runs if run["arm"] == MAIN_ARM), None)
@@ -196,8 +196,8 @@ def _variant(run: Mapping[str, Any]) -> str | None:
 
 def _seconds(runs: Sequence[Mapping]) -> str:
     gpus = sum(not run.get("config", {}).get("use_cpu", True) for run in runs)
-    taken = mean(run["train_seconds"] for run in runs)
-    return f"{taken:.0f} s" + f" ({gpus} on a GPU)" * bool(gpus)
+    note = f" ({gpus} on a GPU)" if gpus else ""
+    return f"{mean(run['train_seconds'] for run in runs):.0f} s{note}"
 
 
 def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
@@ -211,14 +211,14 @@ def _accuracies(runs: Sequence[Mapping], when: str) -> dict[str, str]:
 
 
 def _changes(runs: Sequence[Mapping]) -> dict[str, tuple[str, str]]:
-    """An arm's accuracies, base and trained: of the test rows, or of validation rows where it
-    served the choice of a setting and measured nothing else."""
+    """An arm's accuracies, base and trained; of validation rows where no test row was asked."""
     ways = ("sampled", "greedy")
     if all(map(records.has_test_figures, runs)):
-        return {w: tuple(_accuracies(runs, when)[w] for when in ("before", "after")) for w in ways}
+        before, after = _accuracies(runs, "before"), _accuracies(runs, "after")
+        return {way: (before[way], after[way]) for way in ways}
     said = {}
     for way in ways:
-        pairs = zip(*(records.first_and_last(run, f"{way}_accuracy") for run in runs), strict=True)
-        first, last = (100 * mean(values) for values in pairs)
+        pairs = [records.first_and_last(run, f"{way}_accuracy") for run in runs]
+        first, last = (100 * mean(values) for values in zip(*pairs, strict=True))
         said[way] = (f"validation: {first:.1f} %", f"{last:.1f} %")
     return said
