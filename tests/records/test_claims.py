@@ -1,5 +1,6 @@
 """Claims and predictions: what evidence allows, what records decide, what is counted."""
 
+import copy
 import fnmatch
 import json
 import re
@@ -269,23 +270,23 @@ def test_what_could_be_told_is_half_of_the_interval_and_more_for_80_percent(writ
 def test_rows_are_paired_and_count_by_their_clusters(clusters, outcome):
     """One row in twenty is gained and none lost: told by pairs, not by two intervals."""
     hard, gained = np.arange(100) % 2, np.arange(100) % 20 == 0
-    runs = []
-    for seed in range(3):
-        sides = {}
-        for when, right in (("before", hard), ("after", hard | gained)):
-            bits = {"greedy": {"rows": 100, "strict": pack_bits(right)}}
-            sides[when] = {"greedy_accuracy": mean_interval(right), "bits": bits}
-        runs.append({"profile": "nano", "arm": "made_up", "seed": seed} | sides)
-        runs[-1]["inputs"] = {"clusters": clusters}
+    of_arm = {"profile": "nano", "arm": "made_up", "inputs": {"clusters": clusters}}
+    for when, right in (("before", hard), ("after", hard | gained)):
+        of_arm[when] = {"greedy_accuracy": mean_interval(right)}
+        of_arm[when]["bits"] = {"greedy": {"rows": 100, "strict": pack_bits(right)}}
+    runs = [copy.deepcopy(of_arm) | {"seed": seed} for seed in range(3)]
     sides = {n: f"made_up/{w}/greedy_accuracy" for n, w in (("left", "before"), ("right", "after"))}
     found = records.compared("poker", COMPARISON | sides, runs)
     assert found.difference.value == pytest.approx(0.05)
     assert found.outcome == (outcome or "inconclusive")
+    same = [run | {"after": run["before"]} for run in runs]
+    high = mean_interval([0] * len(set(clusters or range(100))))["high"]
+    unchanged = records.compared("poker", COMPARISON | sides, same).difference
+    assert unchanged.critical == pytest.approx(high)
     if clusters is None:
-        apart = [{n: v for n, v in run.items() if n != "inputs"} for run in runs]
-        for run in apart:
-            run |= {w: {"greedy_accuracy": run[w]["greedy_accuracy"]} for w in ("before", "after")}
-        assert records.compared("poker", COMPARISON | sides, apart).outcome == "inconclusive"
+        for run in runs:
+            del run["before"]["bits"], run["after"]["bits"]
+        assert records.compared("poker", COMPARISON | sides, runs).outcome == "inconclusive"
 
 
 def test_the_worst_of_several_comparisons_counts(load, write_arm):

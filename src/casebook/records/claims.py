@@ -249,9 +249,8 @@ def _came(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
             made = f"casebook experiments {case} --profile {row['profile']} --arm {name}"
             return nothing | {"command": studies.command(name) if name in studies.STUDIES else made}
     found = compared(case, row, runs)
-    text = found.text.removeprefix(f"{row['what']}: ")
-    model = _models_behind(case, [row], runs)
-    return {"outcome": found.outcome, "measured": text, "model": model, "command": ""}
+    measured, model = found.text.removeprefix(f"{row['what']}: "), _models_behind(case, [row], runs)
+    return nothing | {"outcome": found.outcome, "measured": measured, "model": model}
 
 
 def _models_behind(case: str, compare: Sequence[Mapping], runs: Sequence[Mapping]) -> str:
@@ -290,14 +289,13 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     left = _left(case, comparison, rights, runs, profile)
     if not rights or left == {}:
         return None
-    sides = [comparison.get(side, "") for side in SIDES]
+    sides = (comparison.get(side, "") for side in SIDES)
     one_model = profile != "nano" and all(_untrained(comparison, side) for side in sides)
     if one_model:  # whatever the seed, and without a spread between seeds
         first = min(next(iter(rights.values())))
         rights = {label: {first: figures[first]} for label, figures in rights.items()}
         left = {first: left[first]}
-    ways = comparison.get("gains_less_than", ())
-    gains = [figures_at(case, where, runs, profile) for where in ways]
+    gains = [figures_at(case, w, runs, profile) for w in comparison.get("gains_less_than", ())]
     judged = [_outcome(comparison, left, right, gains) for right in rights.values()]
     order = (FAILED, OPEN, PARTLY, HELD).index
     outcome, difference, equivalent = min(judged, key=lambda one: order(one[0]))
@@ -338,8 +336,7 @@ def _left(case, comparison, rights, runs, profile) -> Figures | None:
     """What the right side is held against, by seed; `None` where it is held against nothing."""
     if "left" not in comparison:
         return None
-    number = number_in(comparison["left"])
-    if number is None:
+    if (number := number_in(comparison["left"])) is None:
         return figures_at(case, comparison["left"], runs, profile)
     figure = dict.fromkeys(("value", "low", "high"), number)
     return {seed: figure for figures in rights.values() for seed in figures}

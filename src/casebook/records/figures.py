@@ -10,6 +10,7 @@ label, and `curve/kl_in_reward/largest` and `curve/repetition/last` a curve. A l
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import reduce
 from statistics import mean
 from typing import Any
 
@@ -81,14 +82,18 @@ def difference_of(*sides: tuple[float, Figures]) -> Difference:
     known = [table for _, table in tables if isinstance(table, pd.DataFrame)]
     if not known or any(table is None for _, table in tables):
         return contrast([(weight, [*figures.values()]) for weight, figures in sides])
-    index = known[0].index
-    for table in known:
-        index = index.intersection(table.index)
+    index = reduce(pd.Index.intersection, [table.index for table in known])
     values = [
         (w, table.loc[index].T.to_numpy() if hasattr(table, "loc") else np.full(len(index), table))
         for w, table in tables
     ]
-    return contrast(values, index.get_level_values("cluster"))
+    clusters = index.get_level_values("cluster")
+    found = contrast(values, clusters)
+    if found.error:
+        return found
+    # All rows alike: of others as many may differ as Wilson's interval for 0 of these leaves open.
+    value, most = found.value, mean_interval(np.zeros(clusters.nunique()))["high"]
+    return contrast([(1, [{"value": value, "low": value - most, "high": value + most}])])
 
 
 def pooled(figures: Figures) -> Mapping[str, float]:
@@ -108,8 +113,7 @@ def pooled(figures: Figures) -> Mapping[str, float]:
 
 
 def _table(figures: Figures) -> pd.DataFrame | float | None:
-    """The test rows of a figure by seed; the number, where it is one; `None` where no rows are
-    known."""
+    """The test rows of a figure by seed; the number, where it is one; else `None`."""
     if all("rows" in figure for figure in figures.values()):
         return pd.DataFrame({seed: figure["rows"] for seed, figure in figures.items()})
     ends = {figure[name] for figure in figures.values() for name in ("value", "low", "high")}
@@ -231,6 +235,5 @@ def discrimination(
         named, total = sum(row[label] for row in part), sum(map(sum, part))
         shares.append(named / total)
         error += shares[-1] * (1 - shares[-1]) / (total / samples)
-    value = shares[0] - shares[1]
-    half = 1.96 * math.sqrt(error)
+    value, half = shares[0] - shares[1], 1.96 * math.sqrt(error)
     return {"value": value, "low": value - half, "high": value + half, "n": len(confusion)}
