@@ -30,7 +30,7 @@ ROWS_SEED = 2  # another value draws other rows from the same pools
 SKILLS: Mapping[str, Mapping[str, tuple[float, str]]] = {
     "reason": {
         "careful": (0.37, "sorts ranks and suits, counts multiplicities, then names the hand"),
-        "careless": (0.25, "overlooks a card, a run or a suit, and names a lesser hand"),
+        "careless": (0.25, "overlooks a card, a run or a suit, and mostly names a lesser hand"),
         "rambling": (0.13, "repeats its lines and never comes to an answer"),
         "bare label": (0.15, "blurts out a label without reasoning or tags"),
         "missing answer tag": (0.10, "reasons with care, then leaves out the answer tag"),
