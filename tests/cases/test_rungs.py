@@ -74,12 +74,12 @@ def test_an_unknown_rung_or_an_embedded_model_is_refused():
 def test_the_gate(tmp_path, monkeypatch, right, taught, passes):
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     figure = {"value": taught, "low": taught - 0.05, "high": taught + 0.05, "n": 30}
-    bits = {"pass_at_k": {"rows": 30, "strict": pack_bits(right * 10)}}
-    silent = {"pass_at_k": {"rows": 30, "strict": pack_bits([[0, 0]] * 30)}}
-    record = {"case": "poker", "profile": "smol", "seed": 0, "provenance": {}}
-    record |= {"config": {"variant": "rung-higher"}, "after": {"greedy_accuracy": figure}}
-    for arm, before in (("made", bits), ("made_sft", silent)):
-        written = record | {"arm": arm, "before": {"bits": before}}
+    config = {"variant": "rung-higher", "test_limit": 200}
+    record = {"case": "poker", "profile": "smol", "seed": 0, "provenance": {}, "config": config}
+    record["after"] = {"greedy_accuracy": figure}
+    for arm, solved in (("made", right * 10), ("made_sft", [[0, 0]] * 30)):
+        bits = {"pass_at_k": {"rows": 30, "strict": pack_bits(solved)}}
+        written = record | {"arm": arm, "before": {"bits": bits}}
         paths.write_json(tmp_path / "poker" / "smol" / arm / "seed0.json", written)
     assert gate.gate("poker", "made", untrained="made")["passes"] is passes
     assert gate.gate("poker", "made_sft", untrained="made")["passes"] is passes

@@ -13,7 +13,7 @@ from casebook.records.record import committed
 from casebook.stats import mean_interval, unpack_bits
 
 PASS_RATE = (0.1, 0.7)
-MOST_SILENT = 0.6  # of groups of as many samples as the record has of a question
+MOST_SILENT = 0.6  # of groups of as many samples as a record has of a question for pass@k
 
 
 def gate(case: str, arm: str, profile: str = "smol", untrained: str = "") -> dict[str, Any]:
@@ -28,16 +28,16 @@ def gate(case: str, arm: str, profile: str = "smol", untrained: str = "") -> dic
         each a figure; the share that the best `constant` answer gets right; whether it `passes`.
 
     Raises:
-        IndexError: the arm has no record.
+        IndexError: the arm has no record. KeyError: one has no samples for pass@k.
     """
     runs = committed(case, profile, arm)
-    bits = committed(case, profile, untrained or arm)[0]["before"]["bits"]
-    bits = bits.get("pass_at_k") or bits["sample"]
+    bits = committed(case, profile, untrained or arm)[0]["before"]["bits"]["pass_at_k"]
     right = unpack_bits(bits["strict"], bits["rows"])
     found = {"pass_rate": mean_interval(right.mean(axis=1))}
     found["silent"] = mean_interval(right.all(axis=1) | ~right.any(axis=1))
-    variant = runs[0]["config"]["variant"]
-    constant = constant_share(load_case(case).load("test", profile, variant=variant))
+    config = runs[0]["config"]
+    rows = load_case(case).load("test", profile, variant=config["variant"])
+    constant = constant_share(rows.take(config["test_limit"]))
     taught = figures_at(case, f"{arm}/after/greedy_accuracy", runs, profile)
     bound = dict.fromkeys(("value", "low", "high"), constant)
     clear = difference_of((-1, {0: bound}), (1, taught)).low > 0
