@@ -144,7 +144,7 @@ def parts(row: dict[str, Any]) -> str:
 
 
 def completions_of(profile: str, batch: str) -> int:
-    """How many completions per step of this batch has."""
+    """How many completions a step of this batch has."""
     prompts, group = PROFILES[profile].batches[batch]
     return prompts * group
 

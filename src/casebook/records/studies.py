@@ -1,8 +1,8 @@
 """Records of studies: figures without a training, computed once and committed.
 
 The real problem sets and the run folders are not part of the casebook. The figures that a study
-found in them are in `results/CASE/data/NAME.json`. The command that computed them was removed; the
-commit that made a record can make it again (docs/evidence.md).
+found in them are in `results/CASE/data/NAME.json`. The commands that computed them
+were removed; docs/evidence.md says how to make a record again.
 """
 
 from pathlib import Path
