@@ -11,6 +11,7 @@ import math
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import time
@@ -20,6 +21,7 @@ from collections import Counter, defaultdict
 import pytest
 import transformers
 import yaml
+from tqdm.std import TqdmDefaultWriteLock
 
 from casebook import evaluation, paths, training
 from casebook.case import CasebookError, known_cases, load_case
@@ -41,6 +43,8 @@ TIMED = {
     *("seconds", "step_time"),
 }
 SENTENCE, BUG = 2, 3
+# Forks share this lock: one that is killed while it holds it would stop all that come after it.
+TqdmDefaultWriteLock.mp_lock = None
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -210,8 +214,7 @@ class Child:
         function: what runs; a `CasebookError` of one line is exit code `SENTENCE`.
         log: a file that gets what it prints.
         limit: bytes that no file may outgrow.
-        mark: marks the phases that are told apart.
-        kill: as for `Moments`.
+        mark, kill: the phases that are told apart, and as for `Moments`.
     """
 
     def __init__(self, function, log, limit=None, mark=lambda moments: None, kill=None):
@@ -238,7 +241,9 @@ class Child:
             os._exit(code)
 
     def wait(self):
-        """Its exit code, or minus the signal that ended it."""
+        """Its exit code, or minus the signal that ended it, after ten minutes by this process."""
+        if not select.select([os.pidfd_open(self.pid)], [], [], 600)[0]:
+            os.kill(self.pid, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def killed_in(self):
@@ -264,12 +269,7 @@ def done(function, log, **options):
 
 
 def kill_in(phase, seconds, draw, start):
-    """Kill a command at a random moment of a phase; in which phase it was then.
-
-    Args:
-        seconds: from `done`.
-        start: begins the command, with the keyword `kill`.
-    """
+    """Kill what `start` begins at a random moment of a phase; in which phase it was then."""
     number = draw.randrange(len(seconds[phase]))
     return start(kill=(phase, number, draw.uniform(0, seconds[phase][number]))).killed_in()
 
