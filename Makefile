@@ -52,7 +52,7 @@ help:
 	@echo 'make tables      what README.md and docs show of records and claims'
 	@echo 'make replay      does the code still do what the records say? about 15 minutes'
 	@echo 'make benchmarks  the recorded measurements of speed under results/benchmarks/'
-	@echo 'make colab       casebook-CASE.zip, under 10 MB, for Colab without a public address'
+	@echo 'make colab       casebook-CASE.zip, under 12 MB, for Colab without a public address'
 	@echo 'make unsloth-cpu .venv-unsloth: the environment with Unsloth, for tests without a GPU'
 	@echo 'make clean       remove the environments and reports/, keep runs/ and models/'
 	@echo

@@ -148,8 +148,6 @@ def test_what_cannot_be_replayed_is_one_sentence(arguments, said):
 
 # The committed records: one arm a case, by several methods, and under a constraint
 
-# Of MATH the arm whose stored completions the grader of today reads as the one of the record did;
-# the others are to be made anew.
 ARMS = {"poker": "label_trie", "landuse": "label_sft", "gsm8k": "size_tiny", "math": "grpo"}
 PACKAGE = "src/casebook"
 HARMFUL = {
