@@ -144,7 +144,7 @@ def test_the_last_snippet():
     parts = ("integer", "strict_format", "soft_format", "xml_count")
     earned = [REWARDS[p](form="as_published")([text + "\n"], answer=["2"])[0] for p in parts]
     assert sum(earned) == 2.0
-    assert quotes("viggo", "60 / 20.1", "2 of the 4")
+    assert quotes("viggo", "60 / 20.1", "a line end after it", "2 of 4")
 
 
 def test_what_the_record_of_the_exploration_says():

@@ -56,8 +56,8 @@ def test_the_penalty_is_for_what_is_not_unique():
 def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
     places = ("grpo/before", "label_sft/before", "grpo/after")
     reasoning, label, trained = (mean(f"{it}/greedy_accuracy") for it in places)
-    assert abs(trained - label) < 0.05 < 0.4 < label - reasoning
-    assert quotes("accuracy-rises", "asked for the label alone", "within five points")
+    assert label - reasoning > 0.4
+    assert quotes("accuracy-rises", f"reaches {100 * label:.0f} %", f"{100 * trained:.0f} %")
 
 
 def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
