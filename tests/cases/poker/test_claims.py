@@ -74,7 +74,8 @@ def test_most_groups_of_the_log_have_no_gradient():
     assert WEIGHTS.min() == 1.0
     at_least = silent + len(others) * groups - earned
     assert (at_least, at_least / (groups * len(losses))) == (260, 0.65)
-    assert quotes("budget", "260 of its 400", "65 %", "160 silent groups", "140", "100 of their 240")
+    parts = ("260 of its 400", "65 %", "160 silent groups", "140", "100 of their 240")
+    assert quotes("budget", *parts)
 
 
 @pytest.mark.parametrize("arm", ["label_published", "label_kl_0.1"])
