@@ -128,13 +128,13 @@ class Batch:
 
     def logps(self):
         inputs = self.inputs
-        return grpo.token_logps(
-            self.model,
-            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
-            torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
-            inputs["completion_ids"].shape[1],
-            temperature=self.trainer.temperature,
-        )[0]
+        ids, mask = (
+            torch.cat([inputs[f"prompt_{what}"], inputs[f"completion_{what}"]], dim=1)
+            for what in ("ids", "mask")
+        )
+        written = inputs["completion_ids"]
+        logits, _ = grpo._completion_logits(self.model, ids, mask, written.shape[1])
+        return grpo._logps(logits, written, self.trainer.temperature)[0]
 
 
 @pytest.mark.parametrize("correction", [False, True])
@@ -485,6 +485,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another(runs):
         ("grpo", {"num_generations": 3}, "groups of 3 do not fill a step of 16"),
         ("grpo", {"rows": ROWS.select(range(3))}, "4 prompts, but there are 3 rows"),
         ("grpo", {"reward": lambda **columns: [1.0]}, "gave .* values for 16 completions"),
+        ("grpo", {"reward": lambda **columns: [None] * 16}, "gave None"),
         ("grpo", {"loss_type": "cispo"}, "unknown loss type 'cispo'"),
     ],
 )

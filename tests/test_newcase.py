@@ -25,6 +25,8 @@ def grade(text, answer):
 rewards = {{"right": part("right", lambda text, answer: text == answer, "answer")}}
 """
 
+ROW = "from __future__ import annotations\nimport dataclasses as d\n@d.dataclass\nclass A: b: int"
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
@@ -58,7 +60,10 @@ def test_what_it_writes_is_a_case_whose_property_is_graded(here):
         ("1 / 0", "the import of .*task.py raised ZeroDivisionError"),
         ("def load(split): ...", "needs load, grade, and rewards"),
         (TASK.format(validation=1, grade="") + "load = lambda split: [{}]", "rows with the texts"),
+        (TASK.format(validation=1, grade="") + "load = lambda split: [1]", "rows with the texts"),
+        (TASK.format(validation=1, grade="") + "def load(split): yield 1 / 0", "load of .* raised"),
         (TASK.format(validation=1, grade="return True"), "gave True, and no Grade"),
+        (ROW, "needs load, grade, and rewards"),
     ],
 )
 def test_a_folder_that_is_no_case_says_what_it_lacks(here, task, said):

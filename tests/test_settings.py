@@ -104,6 +104,7 @@ PLAIN = {"method": "plain_grpo"}
         ({"also_evaluate": {"free": {"variant": "lable"}}}, "unknown variant 'lable'"),
         ({"also_evaluate": {"few": {"limit": -1}}}, "limit is -1"),
         ({"max_completion_length": 128}, "128 leaves no room for a prompt in max_seq_length 128"),
+        ({"prompts_once": True, "gradient_checkpointing": True}, "prompts_once needs"),
         ({"logging_steps": 5}, "logging_steps is 5, but there are only 3 steps"),
         (MIN_LR, "needs lr_scheduler_kwargs with min_lr or"),
         ({"lr_scheduler_kwargs": {"power": 2}}, "unknown parameter of cosine 'power'"),

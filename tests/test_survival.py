@@ -153,13 +153,9 @@ def test_right_configurations_train_one_step(part, tmp_path, monkeypatch):
 class Moments:
     """Says which phase a process is in, and ends it at a moment of one.
 
-    A moment of a phase begins with the call of a function that is marked, and with the return
-    from one that it called.
-
-    Args:
-        file: gets a line for each moment: its phase and when it began.
-        kill: a phase, how many of its moments come before, and seconds after the beginning of that
-            moment. The kernel ends the process then, as by SIGKILL: nothing of it runs any more.
+    A moment of a phase begins with the call of a function that is marked, and with the return from
+    one that it called. `file` gets a line for each: its phase and when it began. `kill` is a phase,
+    how many of its moments come before, and seconds after that: then the kernel ends the process.
     """
 
     def __init__(self, file, kill):
@@ -208,13 +204,9 @@ def of_a_training(moments):
 
 
 class Child:
-    """A function in a fork of this process.
+    """A function in a fork; a `CasebookError` of one line is exit code `SENTENCE`.
 
-    Args:
-        function: what runs; a `CasebookError` of one line is exit code `SENTENCE`.
-        log: a file that gets what it prints.
-        limit: bytes that no file may outgrow.
-        mark, kill: the phases that are told apart, and as for `Moments`.
+    `log` gets what it prints, no file may outgrow `limit` bytes, `mark` marks the phases.
     """
 
     def __init__(self, function, log, limit=None, mark=lambda moments: None, kill=None):

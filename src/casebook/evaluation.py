@@ -187,7 +187,10 @@ def evaluate(
     jobs += [(i, "sample", k) for i in kept for k in range(samples)]
 
     ends, written, sizes = end_ids(model, tokenizer), {}, []
-    for job, ids, size in _stored(store, jobs):
+    found = stored_in(store) if store else []
+    if not {job for job, *_ in found} <= set(jobs):
+        raise CasebookError(f"{store} contains completions of another evaluation")
+    for job, ids, size in found:
         written[job] = completed(tokenizer, prompts[job[0]], ids, ends)
         sizes.append(size)
     with measuring(model):
@@ -236,19 +239,17 @@ def graded(
 Job = tuple[int, str, int]
 
 
-def _stored(store: str | Path | None, jobs: Sequence[Job]) -> list[tuple[Job, list[int], int]]:
+def stored_in(store: str | Path) -> list[tuple[Job, list[int], int]]:
     """What a file holds already: job, token ids, and the size limit of its batch.
 
     A line that a kill cut short does not count.
     """
     found = []
-    if store and Path(store).exists():
+    if Path(store).exists():
         for line in Path(store).read_text(errors="replace").splitlines():
             with suppress(ValueError, TypeError):
                 *job, ids, size = json.loads(line)
                 found.append((tuple(job), ids, size))
-    if not {job for job, *_ in found} <= set(jobs):
-        raise CasebookError(f"{store} contains completions of another evaluation")
     return found
 
 

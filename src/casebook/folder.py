@@ -66,13 +66,14 @@ def case_of(name: Any) -> Case:
 def _read(file: Path, _changed: int) -> Case:
     sys.path += [str(file.parent)] * (str(file.parent) not in sys.path)  # for what lies beside it
     spec = importlib.util.spec_from_file_location(f"task_{file.parent.name}", file)
-    task = importlib.util.module_from_spec(spec)
+    task = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look there
     _sentence(f"the import of {file}", spec.loader.exec_module)(task)
     own = {"reference": None, "demonstrations": None, "cluster": None, "labels": (), "SYSTEM": ""}
     own |= vars(task)
     if not (own.get("load") and own.get("grade") and isinstance(own.get("rewards"), Mapping)):
         raise CasebookError(f"{file} needs load, grade, and rewards, a mapping of names")
     calls = {it: _sentence(f"{it} of {file}", own[it]) for it in ("load", "grade", "reference")}
+    calls["load"] = _sentence(f"load of {file}", lambda split: list(own["load"](split)))
     skills = {VARIANT: {"right": (1.0, "as shown")} if own["demonstrations"] else SKILLS}
 
     def load(split: str, profile: str = "nano", seed: int = 0, variant: str | None = None) -> Any:
@@ -81,8 +82,9 @@ def _read(file: Path, _changed: int) -> Case:
         check_name("split", split, case.SPLITS)
         check_name("profile", profile, case.PROFILES)
         check_name("variant", variant or VARIANT, (VARIANT,))
-        rows, how = list(calls["load"](split)), (own["SYSTEM"], case.PROFILES[profile].chat)
-        texts = [row.get(name) for row in rows for name in ("prompt", "answer")]
+        rows, how = calls["load"](split), (own["SYSTEM"], case.PROFILES[profile].chat)
+        names = ("prompt", "answer")
+        texts = [isinstance(row, Mapping) and row.get(name) for row in rows for name in names]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise CasebookError(f"{file}: {split} needs rows with the texts prompt and answer")
         order = np.random.default_rng([seed, case.SPLITS.index(split)]).permutation(len(rows))
@@ -106,6 +108,8 @@ def _read(file: Path, _changed: int) -> Case:
         case.check_skills(skills, without)
         for row in own["demonstrations"](seed) if own["demonstrations"] else ():
             yield {"skill": "right", "ends": True, **row, "prompt": _asked(row)}
+        if own["demonstrations"]:
+            raise CasebookError(f"demonstrations of {file} ended, and have to be endless")
         rng, rows = np.random.default_rng(seed), load("train").to_list()
         shares, texts = case.left(case.shares_of(SKILLS), without), [*map(reference, rows)]
         while True:
@@ -123,8 +127,8 @@ def _read(file: Path, _changed: int) -> Case:
     given = {"load": load, "grade": grade, "rewards": rewards, "labels": tuple(own["labels"])}
     given |= {"style": lambda said, row: "right" * grade(said, row["answer"]).strict or "other"}
     given |= {"demonstrations": demonstrations, "skills": skills, "reference": reference}
-    title, group = file.parent.name, own["cluster"]
-    return Case(short(file.parent), number=0, title=title, question="", cluster=group, **given)
+    given |= {"cluster": own["cluster"] and _sentence(f"cluster of {file}", own["cluster"])}
+    return Case(short(file.parent), number=0, title=file.parent.name, question="", **given)
 
 
 def _sentence(what: str, function: Callable) -> Callable:

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from transformers import get_scheduler, set_seed
 
 from casebook.case import CasebookError, check_name
-from casebook.models.decoding import constrained
 from casebook.models.generation import decoding_of, generate
 
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
@@ -125,34 +124,6 @@ def completion_mask(completion_ids: Tensor, eos_token_id: int) -> Tensor:
     ended = (completion_ids == eos_token_id).cumsum(1)
     # 0 before the first end, 1 from there on; what follows the first end has seen it already.
     return (ended - (completion_ids == eos_token_id).long()) == 0
-
-
-def token_logps(
-    model: Any,
-    input_ids: Tensor,
-    attention_mask: Tensor,
-    completion_length: int,
-    temperature: float = 1.0,
-    constraint: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the last tokens, and the entropies of what they were drawn from.
-
-    Args:
-        input_ids: `(n, P + L)`, prompts padded on the left, completions on the right.
-        attention_mask: `(n, P + L)`, 0 where there is padding.
-        completion_length: L.
-        temperature: the one they were sampled at, so that this is the sampled distribution.
-        constraint: what decoding was constrained by (`casebook.models.decoding`), for the same
-            reason: a token that was the only one allowed has log-probability 0, and no gradient.
-
-    Returns:
-        Two tensors `(n, L)` in nats; the entropies carry no gradient. What stands at padded
-        positions means nothing.
-    """
-    logits, _ = _completion_logits(model, input_ids, attention_mask, completion_length)
-    if constraint is not None:
-        logits = constrained(logits, input_ids[:, -completion_length:], constraint)
-    return _logps(logits, input_ids[:, -completion_length:], temperature)
 
 
 def _completion_logits(
@@ -545,7 +516,10 @@ class Learner:
         columns["trainer_state"] = SimpleNamespace(global_step=step - 1)
         total, metrics = torch.zeros(len(rows)), {}
         for function, weight in self.reward:
-            values = torch.tensor(function(prompts=prompts, completions=texts, **columns)).float()
+            paid = function(prompts=prompts, completions=texts, **columns)
+            if None in paid:  # TRL leaves such a part out
+                raise CasebookError(f"the reward {function.__name__!r} gave None")
+            values = torch.tensor(paid).float()
             if values.shape != total.shape:
                 said = f"gave {tuple(values.shape)} values for {len(rows)} completions"
                 raise CasebookError(f"the reward {function.__name__!r} {said}")

@@ -323,10 +323,8 @@ def check_present(settings: Mapping[str, Any]) -> None:
         raise CasebookError(f"there is no model folder at {model}: casebook nano build makes one")
     for (name, values), library in LIBRARIES.items():
         if settings.get(name) in values and find_spec(library) is None:
-            raise CasebookError(
-                f"{name} {settings[name]!r} needs {library}, which is not installed here: choose "
-                "another profile or value"
-            )
+            said = f"{name} {settings[name]!r} needs {library}, which is not installed"
+            raise CasebookError(said)
 
 
 def read_arms(case: str) -> dict[str, dict[str, Any]]:
@@ -490,6 +488,8 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     dropped = settings.get("drop_silent_groups")
     if dropped and (settings.get("loss_type") != "dapo" or settings["beta"]):
         raise CasebookError("drop_silent_groups needs loss_type 'dapo' and beta 0")
+    if settings.get("prompts_once") and settings["gradient_checkpointing"]:  # that drops the cache
+        raise CasebookError("prompts_once needs gradient_checkpointing false")
     mode = settings.get("vllm_importance_sampling_mode")
     if settings.get("rollout_weights", "trained") != "trained" and mode != "token_truncate":
         raise CasebookError("rollout_weights needs vllm_importance_sampling_mode 'token_truncate'")

@@ -24,12 +24,7 @@ TORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
 def first_conflict(here: Mapping[str, str], python: str) -> str | None:
-    """The first thing in which the pins and Colab's image do not go together; `None` if they do.
-
-    Args:
-        here: package -> version, of Colab.
-        python: its version, such as `3.13`.
-    """
+    """What of Colab, its packages (name -> version) and its Python, does not fit the pins first."""
     project = paths.project()["project"]
     if not Requirement(f"python{project['requires-python']}").specifier.contains(python):
         return f"Colab has Python {python}, and the casebook needs {project['requires-python']}"

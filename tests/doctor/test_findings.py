@@ -131,6 +131,8 @@ def test_a_number_where_a_text_was_cut_off_is_no_answer():
     cut = {"truncated": True, "extracted": "18", "correct": False}
     working = log_of(texts_of(completion="3 * 6 = 18\n", **cut), completions__clipped_ratio=0.9)
     assert {"truncation", "eos_never_learned"} & named(working) == {"truncation"}
+    large = texts_of(completion="so 3 * 400 = 1,200\n", **cut | {"extracted": "1200"})
+    assert "eos_never_learned" not in named(log_of(large, completions__clipped_ratio=0.9))
     rambling = log_of(texts_of(completion="<answer>18</answer> so 3 *", **cut))
     assert {"truncation", "eos_never_learned"} & named(rambling) == {"eos_never_learned"}
 
@@ -138,7 +140,8 @@ def test_a_number_where_a_text_was_cut_off_is_no_answer():
 def test_a_part_that_is_only_logged_is_not_dead_and_a_spike_of_the_kl_no_runaway():
     asked = {"reward_funcs": ["correct", "tag_format"], "reward_weights": [1.0, 0.0]}
     zero = {"rewards__tag_format__mean": 0.0, "rewards__tag_format__std": 0.0}
-    assert "dead_reward" not in named(log_of(asked=asked, **zero))
+    for weights in ({}, {"reward_weights": 1.0}):  # one weight is no list, and ends nothing
+        assert ("dead_reward" in named(log_of(asked=asked | weights, **zero))) is bool(weights)
     assert "kl_runaway" not in named(log_of(kl=np.where(np.arange(STEPS) == 40, 4e3, 0.1 * UP)))
 
 

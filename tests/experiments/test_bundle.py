@@ -99,6 +99,13 @@ def test_nothing_of_the_machine_is_sent(run, tmp_path, monkeypatch):
     assert not (tmp_path / "other.zip").exists()
 
 
+def test_a_line_that_a_kill_cut_short_is_not_sent(run, tmp_path):
+    kept = run.path / "measured/after/test.jsonl"
+    whole = export_run(run.path, tmp_path / "whole.zip", say=str).read_bytes()
+    kept.write_text('[0, "greedy' + "\n" + kept.read_text())
+    assert opened(export_run(run.path, tmp_path / "cut.zip", say=str).read_bytes()) == opened(whole)
+
+
 def test_what_a_run_folder_lacks_is_named(run, tmp_path, monkeypatch):
     (run.path / "measured" / "policy").rename(tmp_path / "policy")
     with pytest.raises(CasebookError, match="has no completions of test rows"):

@@ -35,7 +35,8 @@ def test_the_tokenizer_reads_back_what_it_wrote_and_knows_every_word():
 
 
 @pytest.mark.parametrize(
-    "option", [{"size": "small"}, {"start": "x"}, {"steps": 1}, {"without": ["careful"]}]
+    "option",
+    [{"size": "small"}, {"start": "x"}, {"steps": 1}, {"without": ["careful"]}, {"seed": 5}],
 )
 def test_a_build_of_another_kind_does_not_replace_the_shipped_model(option):
     with pytest.raises(CasebookError, match="would replace the shipped model"):

@@ -186,6 +186,8 @@ def test_a_gain_is_held_against_another(came, write_arm, after, outcome):
     found, measured = came(left=PAIR["left"], expected="rises", gains_less_than=other)
     assert found == outcome
     assert "points against 10.0 points" in measured
+    nothing = came(left=PAIR["left"], expected="rises", gains_less_than=["none/before/other"])
+    assert nothing == ("no recorded run", "")
 
 
 @pytest.mark.parametrize(

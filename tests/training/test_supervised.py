@@ -8,7 +8,7 @@ from casebook import load_case, models
 from casebook.experiments import nano
 from casebook.models import generation
 from casebook.models.decoding import PrefixTrie
-from casebook.training import supervised
+from casebook.training import read_config, supervised
 
 CASE = load_case("poker")
 SMOKE = models.read_settings("poker", "smoke")
@@ -133,8 +133,6 @@ def test_what_is_too_long_is_cut_and_has_no_end(tokenizer):
 
 
 def test_the_trainer_learns_what_it_is_shown(tmp_path):
-    from casebook.training import read_config
-
     options = {"max_steps": 12, "learning_rate": 1e-2, "save_strategy": "no"}
     config = read_config(("poker", "smoke"), options)
     arguments = config.trainer_arguments(tmp_path)
@@ -148,15 +146,14 @@ def test_the_trainer_learns_what_it_is_shown(tmp_path):
     assert losses[-1] < 0.2 < losses[0]
 
 
-def test_prompts_computed_once_give_the_same_loss_and_gradient(tokenizer):
-    model, _ = models.load_base(models.read_settings("poker", "smoke"))
-    rows = supervised.taught("poker", CASE.load("validation", "smoke").select(range(5)), "reason")
-    trainer = object.__new__(supervised.PromptsOnce)
+def test_prompts_computed_once_give_the_same_loss_and_gradient(tmp_path):
+    config = read_config(("poker", "smoke"), {"max_steps": 1, "save_strategy": "no"})
+    rows = supervised.taught("poker", CASE.load("validation", "smoke").select(range(16)), "label")
     found = []
     for once in (False, True):
-        batch = supervised.collate(tokenizer, rows, nano.MAX_LENGTH, once)
-        model.zero_grad()
-        loss = trainer.compute_loss(model, batch) if once else model(**batch).loss
-        loss.backward()
-        found.append([loss.item(), float(model.model.layers[0].mlp.up_proj.weight.grad.norm())])
+        model, tokenizer = models.load_policy("poker", "smoke")
+        arguments = config.trainer_arguments(tmp_path / str(once))
+        trainer = supervised.trainer(model, tokenizer, rows, arguments, [], 128, once)
+        trainer.train()
+        found.append([trainer.state.log_history[0][name] for name in ("loss", "grad_norm")])
     assert found[0] == pytest.approx(found[1], rel=1e-4)

@@ -52,7 +52,8 @@ def shown(texts: Iterable[str]) -> str:
 
 def answered(texts: pd.DataFrame) -> float:
     """The share that had come to an answer and went on: a number at a text's end may be any."""
-    read = texts.loc[texts["extracted"].notna(), ["completion", "extracted"]].map(str).to_numpy()
+    read = texts.loc[texts["extracted"].notna(), ["completion", "extracted"]]
+    read = read.map(lambda one: str(one).replace(",", "")).to_numpy()  # 1,234 is read as 1234
     goes_on = [re.search(r"[^\W\d_]{2}|[}>]", text.rpartition(own)[2]) for text, own in read]
     return sum(map(bool, goes_on)) / max(len(texts), 1)
 
@@ -204,7 +205,8 @@ class Examined(Seen):
         return (min(share + 0.1, 0.97) if share >= bound else 0.5) - 0.2 * self.at_top, f"{said}."
 
     def dead_reward(self) -> Found:
-        names, weights = (self.log.settings.get(f"reward_{n}") or [] for n in ("funcs", "weights"))
+        told = (self.log.settings.get(f"reward_{n}") for n in ("funcs", "weights"))
+        names, weights = (one if isinstance(one, list) else [one] for one in told)
         unpaid = {name for name, weight in zip(names, weights, strict=False) if weight == 0}
         dead = {}
         for name, values in self.parts.items():
@@ -365,10 +367,9 @@ class Examined(Seen):
                 often = (length >= top - 1e-6).sum() >= max(3, 0.03 * len(length))
                 cap = int(top) if often else near if top >= 0.985 * near > 0 else np.inf
             at = (length >= 0.95 * cap).astype(float)
-            sure = (
-                0.45 + 0.5 * at.mean() if at.mean() >= at_cap else 0.5 * (Change(at).first >= 0.6)
-            )
-            said = f"The mean length is about {cap:.0f} tokens at {at.mean():.0%} of the steps"
+            full = at.mean()
+            sure = 0.45 + 0.5 * full if full >= at_cap else 0.5 * (Change(at).first >= 0.6)
+            said = f"The mean length is about {cap:.0f} tokens at {full:.0%} of the steps"
         else:
             return None
         if (newest := self.newest("truncated", "extracted", "completion")) is not None:
@@ -431,9 +432,9 @@ class Examined(Seen):
             right = newest.get("answer", pd.Series(range(2))).map(str).value_counts(normalize=True)
             prompts = newest["prompt"].map(str).nunique() if "prompt" in newest else FEWEST
             said = f"{most.sum():.0%} of the newest {len(newest)} answer {shown(most.index)}"
-            said += f", which is right for at most {right.iloc[0]:.0%}."
+            known = f", which is right for at most {right.iloc[0]:.0%}" * ("answer" in newest)
             one = prompts >= FEWEST and most.sum() >= max(share, factor * right.iloc[0])
-            return (0.85, said) if one else None
+            return (0.85, f"{said}{known}.") if one else None
         sure = 0.5 - 0.2 * self.learned  # what follows shows no answers
         if entropy and not self.at_top and entropy.last < min(0.1 * entropy.first, 0.05):
             return sure, f"Entropy went from {entropy.first:.2g} to {entropy.last:.2g} per token."

@@ -264,8 +264,8 @@ def _steps_of(texts: pd.DataFrame) -> list[dict]:
 
 def _settings(path: Path) -> dict[str, Any]:
     files = [f for n in ("config.yaml", "training_args.yaml") for f in path.glob(n)]
-    found = yaml.safe_load(_text(files[0])) if files else {}
-    if path.suffix == ".json" and path.is_file():
-        with suppress(ValueError, RecursionError, AttributeError):
-            found = json.loads(_text(path)).get("config")
-    return found if isinstance(found, dict) else {}
+    with suppress(yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
+        log = path.suffix == ".json" and path.is_file()
+        found = json.loads(_text(path))["config"] if log else yaml.safe_load(_text(files[0]))
+        return found if isinstance(found, dict) else {}
+    return {}

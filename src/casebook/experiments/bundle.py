@@ -25,7 +25,7 @@ from transformers import AutoTokenizer
 
 from casebook import settings as schema
 from casebook.case import PROFILES, CasebookError, check_name, known_cases, load_case
-from casebook.evaluation import Evaluation, graded
+from casebook.evaluation import Evaluation, graded, stored_in
 from casebook.models import model_source, weights_hash
 from casebook.paths import plain, replacing
 from casebook.records import figure_text, has_test_figures
@@ -85,7 +85,7 @@ def export_run(
     tokenizer = AutoTokenizer.from_pretrained(run.adapter)
     files = {CONFIG: json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False).encode()}
     for path in sorted((run.path / "measured").glob("*/*.jsonl")):
-        stored = [json.loads(line) for line in path.read_text().splitlines() if line]
+        stored = [[*job, ids, size] for job, ids, size in stored_in(path)]
         texts = tokenizer.batch_decode([ids for *_, ids, _ in stored], skip_special_tokens=True)
         lines = ([*line[:4], text] for line, text in zip(stored, texts, strict=True))
         files[f"completions/{path.parent.name}/{path.name}"] = _lines(lines)

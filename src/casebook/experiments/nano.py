@@ -83,12 +83,14 @@ def build(
     last, case = folder(case) / "build.json", load_case(case)
     shipped = bool(case.number)  # else it is a case of one's own
     usual = json.loads(last.read_text())["steps"] if last.exists() else STEPS
-    usual, size = (usual, size or "nano") if shipped else (OWN_STEPS, size or OWN_SIZE)
+    own = OWN_STEPS, size or ("nano" if start else OWN_SIZE)
+    usual, size = (usual, size or "nano") if shipped else own
     steps, length = steps or usual, read_settings(case.name, "nano")["max_seq_length"]
     check_name("size", size, SIZES)
     if start and size != "nano":
         raise CasebookError("a build that starts from a model keeps that model's size")
-    if (steps != usual or without or size != "nano" or start) and shipped and output is None:
+    other = steps != usual or without or size != "nano" or start or seed
+    if other and shipped and output is None:
         raise CasebookError("this build would replace the shipped model: name an output")
     output = output or folder(case.name)
     set_seed(seed)

@@ -76,7 +76,7 @@ def _reward(case: Case, name: str, given: dict[str, Any], rows: list[dict]) -> I
     first, *rest = texts
     pay = partial(case.rewards[name](**given), prompts=columns.pop("prompt"), **columns)
     own, others = pay(completions=[first, *rest]), pay(completions=[*rest, first])
-    kind = "form" if own == others and any(own) else "answer"
+    kind = "form" if own == others and any(own or ()) else "answer"
     for it in redteam.redteam(f"{case.name}:{name}", kind=kind, **given)["findings"]:
         yield f"{it['kind']}: {it['meaning']}"
 

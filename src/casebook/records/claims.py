@@ -287,7 +287,8 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     profile = comparison.get("profile", "nano")
     rights = all_figures_at(case, comparison["right"], runs, profile)
     left = _left(case, comparison, rights, runs, profile)
-    if not rights or left == {}:
+    gains = [figures_at(case, w, runs, profile) for w in comparison.get("gains_less_than", ())]
+    if not rights or left == {} or not all(gains):
         return None
     sides = (comparison.get(side, "") for side in SIDES)
     one_model = profile != "nano" and all(_untrained(comparison, side) for side in sides)
@@ -295,7 +296,6 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
         first = min(next(iter(rights.values())))
         rights = {label: {first: figures[first]} for label, figures in rights.items()}
         left = {first: left[first]}
-    gains = [figures_at(case, w, runs, profile) for w in comparison.get("gains_less_than", ())]
     judged = [_outcome(comparison, left, right, gains) for right in rights.values()]
     order = (FAILED, OPEN, PARTLY, HELD).index
     outcome, difference, equivalent = min(judged, key=lambda one: order(one[0]))

@@ -37,7 +37,7 @@ def gate(case: str, arm: str, profile: str = "smol", untrained: str = "") -> dic
     found["silent"] = mean_interval(right.all(axis=1) | ~right.any(axis=1))
     config = runs[0]["config"]
     rows = load_case(case).load("test", profile, variant=config["variant"])
-    constant = constant_share(rows.take(config["test_limit"]))
+    constant = constant_share(rows.take(min(config.get("test_limit") or len(rows), len(rows))))
     taught = figures_at(case, f"{arm}/after/greedy_accuracy", runs, profile)
     bound = dict.fromkeys(("value", "low", "high"), constant)
     clear = difference_of((-1, {0: bound}), (1, taught)).low > 0

@@ -80,8 +80,8 @@ class Example:
     @property
     def question(self) -> str:
         """The prompt's text; of messages, the last one's."""
-        prompt = self.row["prompt"]
-        return str(prompt[-1].get("content") if isinstance(prompt, list) else prompt)
+        *_, last = prompt if isinstance(prompt := self.row["prompt"], list) and prompt else [prompt]
+        return str(last.get("content") if isinstance(last, Mapping) else last)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -29,8 +29,8 @@ _TRAINERS = dict.fromkeys(("log_extra", "log_metric"), lambda *_: None) | {"trai
 
 
 class Reply(NamedTuple):
-    """What one call gave: a number for each completion (TRL's `None` is minus infinity; none at all
-    if it failed), and the kind of fault with a few words on it."""
+    """What one call gave: a number for each completion (0 for `None`, which TRL leaves out; none at
+    all if it failed), and the kind of fault with a few words on it."""
 
     paid: tuple[float, ...] = ()
     broken: tuple[str, str] | None = None
@@ -71,7 +71,7 @@ class Subject:
         except (Ended, OSError) as error:
             kinds = {"no answer in time": "never_ends", "out of memory": "memory"}
             return Reply(broken=(kinds.get(str(error), "ends_the_process"), str(error)))
-        paid = tuple(-math.inf if value is None else value for value in paid)
+        paid = tuple(0.0 if value is None else value for value in paid)
         return Reply(paid, broken and tuple(broken))
 
 

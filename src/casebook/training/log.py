@@ -74,7 +74,9 @@ class CompletionLog:
         table = graded(load_case(self.config.case), asked, written, self.config.variant)
         parts = list(zip(*self.values.values(), strict=True))
         table[[f"reward/{name}" for name in self.values]] = parts
-        rewards = sum(table[f"reward/{n}"] * w for n, w in self.weights.items())
+        paid = table[[f"reward/{n}" for n in self.weights]].astype(float)  # None: does not apply
+        rewards = sum(paid[f"reward/{n}"].fillna(0.0) * w for n, w in self.weights.items())
+        rewards = rewards.where(paid.notna().any(axis=1))
         values, size = rewards.to_numpy(float, copy=True), self.config.num_generations
         advantages = group_advantages(values, size, self.config.scale_rewards)
         table["reward"], table["advantage"] = rewards, advantages.numpy()

@@ -245,8 +245,9 @@ def _fit(
     arguments = config.trainer_arguments(run.path / "checkpoints")
     batch = config.per_device_train_batch_size * config.gradient_accumulation_steps
     samples = config.max_steps * batch
-    if config.method == "grpo":
-        samples //= config.num_iterations  # a batch serves so many rounds
+    if config.method == "grpo":  # a batch serves so many rounds; the last one may not be used up
+        size = config.per_device_train_batch_size * config.steps_per_generation
+        samples = -(-samples // (size * config.num_iterations)) * size
     took = {"steps": config.max_steps, "samples": samples}
     method, callbacks = config.method, [callback]
     if method not in SUPERVISED:  # a log without rewards or completions says nothing to it

@@ -84,8 +84,8 @@ class PromptsOnce(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         labels = inputs["labels"]
-        kept = labels.shape[1] + 1
-        logits = forward(model, inputs["input_ids"], inputs["attention_mask"], kept).logits[:, :-1]
+        asked = inputs["input_ids"], inputs["attention_mask"], labels.shape[1]
+        logits, labels = forward(model, *asked).logits[:, :-1], labels[:, 1:]
         loss = cross_entropy(logits.float().mT, labels, ignore_index=IGNORED, reduction="sum")
         loss = loss / (num_items_in_batch or (labels != IGNORED).sum())
         return (loss, logits) if return_outputs else loss
@@ -97,8 +97,8 @@ def collate(
     """Rows -> `input_ids` and `attention_mask`, `(batch, length)`, and `labels` of the same shape.
 
     Padding is on the right. With `prompts_once` prompts are padded on the left, and the labels are
-    those of the completions alone. Only completions are learned: the prompt's cards are random,
-    nothing there can be predicted.
+    those of the completions alone, after one that is ignored: a `Trainer` does not count the first.
+    Only completions are learned: the prompt's cards are random, nothing there can be predicted.
     """
     prompts, completions = [], []
     for row in rows:
@@ -108,8 +108,9 @@ def collate(
         completions.append(torch.tensor(completion[: max(0, max_length - len(prompt))]))
     if prompts_once:
         asked = pad_sequence(prompts, True, IGNORED, "left")
-        labels = pad_sequence(completions, True, IGNORED)
-        whole = torch.cat([asked, labels], dim=1)
+        whole = torch.cat([asked, pad_sequence(completions, True, IGNORED)], dim=1)
+        none = torch.full_like(whole[:, :1], IGNORED)
+        labels = torch.cat([none, whole[:, asked.shape[1] :]], dim=1)
     else:
         pairs = list(zip(prompts, completions, strict=True))
         whole = pad_sequence([torch.cat(pair) for pair in pairs], True, IGNORED)

@@ -41,6 +41,7 @@ _CALCULATION = re.compile(r"(?:[-+*/×÷·().\d\s$%=]|\b[a-z]\b)*", re.IGNORECAS
 # Words that are no unit, since they change the number or take it back.
 _NO_UNIT = (
     r"(?:hundred|thousand|[mbtr]+illion|dozen|lakh|crore)s?|gross|k|bn|hal(?:f|ves)|pi|squared|cubed"
+    r"|thirds?|(?:fif|six|seven|eigh|nin|ten|hundred|thousand|million)ths?|negative"
     r"|factorial|plus|minus|times|over|and|or|to|not|no|is|wrong|false|maybe|perhaps|probably|\w+n't"
 )
 _WORD = rf"(?!(?:{_NO_UNIT})\b)(?:[^\W\d_]{{2,}}|[mgshlcf])(?:\^?[23]|[²³])?"

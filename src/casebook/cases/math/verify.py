@@ -152,7 +152,8 @@ _CHANGING = """not no never nor neither or and but if unless is are was be maybe
 probably likely unlikely wrong incorrect false impossible more less fewer greater least most over
 under above below than plus minus half halves third thirds quarter quarters fourths fifths dozen
 dozens gross hundred hundreds thousand thousands million millions billion billions trillion
-trillions factorial doubled tripled otherwise either except mod base almost""".split()  # noqa: SIM905
+trillions factorial doubled tripled otherwise either except mod base almost squared cubed tenth
+tenths hundredth hundredths negative""".split()  # noqa: SIM905
 
 
 def is_answer(text: str) -> bool:
@@ -201,11 +202,12 @@ def _without_unit(text: str) -> tuple[str, str]:
     known = all({word, word.lower(), word.lower().removesuffix("s")} & {*_UNITS} for word in words)
     if found["number"] and re.search(r"[\d})][A-Za-z]$", text):
         known = False  # 5m may be five times m
+    known = known and words[:1] not in (["squared"], ["cubed"])
     counted = found["value"] and _number(value) is not None
     counted = counted and not {word.lower() for word in words} & {*_CHANGING}
     if not known and not (counted and all(re.fullmatch(r"[^\W\d_]{3,}", word) for word in words)):
         return text, ""
-    return value.strip(), "%" if words and words[-1][:1] in ("%", "p") else ""
+    return value.strip(), "%" if words and re.match("%|pct|percent", words[-1].lower()) else ""
 
 
 def _number(text: str) -> Fraction | None:
