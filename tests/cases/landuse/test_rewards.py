@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import anything, texts
 
@@ -158,9 +158,11 @@ def test_every_reward_gives_one_bounded_number_each(completions):
         assert all(isinstance(value, float) and -1.0 <= value <= 1.0 for value in paid)
 
 
-@given(ANYTHING)
-def test_rewards_follow_the_grade(completion):
+@example("oat\nThe answer is soy", "label")
+@given(ANYTHING, st.sampled_from(["reason", "label"]))
+def test_rewards_follow_the_grade(completion, variant):
+    got, worth = grade(completion, "corn|oat", variant), plan_value("parcel", variant)
+    assert label_match(variant=variant)([completion], answer=["corn|oat"]) == [float(got.correct)]
+    assert (worth([completion], values=[[1.0] * 5]) == [0.0]) == (got.answer is None)
     got = grade(completion, "corn|oat")
-    assert label_match()([completion], answer=["corn|oat"]) == [float(got.correct)]
     assert REWARDS["tag_format"]()([completion])[0] >= got.well_formed
-    assert (plan_value("parcel")([completion], values=[[1.0] * 5]) == [0.0]) == (got.answer is None)

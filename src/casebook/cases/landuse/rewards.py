@@ -81,24 +81,25 @@ def grade(completion: Any, answer: Any, variant: str | None = None) -> Grade:
     return Grade(well_formed, label, label in accepted(answer))
 
 
-def label_match(own_label: bool = False) -> Reward:
+def label_match(own_label: bool = False, variant: str | None = None) -> Reward:
     """1.0 for an accepted label, else 0.0, whatever the form: the write-up's land-use match.
 
     Args:
         own_label: accept the plan's own label only (column `plan_label`), as the write-up seems to;
             any other is wrong then, even one that is worth exactly as much.
+        variant: how the label is read, as in `grade`.
 
     >>> label_match()(["corn", "oat", "soy"], answer=["corn|oat"] * 3)
     [1.0, 1.0, 0.0]
     """
 
     def score(text: str, answer: Any) -> float:
-        return extract_label(text) in accepted(answer)
+        return extract_label(text, variant) in accepted(answer)
 
     return part("label_match", score, "plan_label" if own_label else "answer")
 
 
-def plan_value(relative_to: str = "objective") -> Reward:
+def plan_value(relative_to: str = "objective", variant: str | None = None) -> Reward:
     """The share of the optimum that is kept if this one parcel gets the completion's label.
 
     Needs the column `values`: what each of `LABELS` is worth on the parcel (km of connectivity,
@@ -108,6 +109,7 @@ def plan_value(relative_to: str = "objective") -> Reward:
         relative_to: `"objective"`, the share of the whole landscape's objective (column
             `objective`) that is kept, `1 - (best value - value) / objective`; or `"parcel"`,
             the share of this parcel's best value, `value / best value`. Both end at 0.
+        variant: how the label is read, as in `grade`.
 
     >>> row = {"values": [[8.0, 6.0, 4.0, 0.0, 0.0]] * 2, "objective": [400.0] * 2}
     >>> plan_value()(["oat", "soy"], **row)
@@ -118,7 +120,7 @@ def plan_value(relative_to: str = "objective") -> Reward:
     check_name("yardstick", relative_to, ("objective", "parcel"))
 
     def kept(text: str, values: Any, whole: Any) -> float:
-        label, yardstick = extract_label(text), float(np.max(whole))
+        label, yardstick = extract_label(text, variant), float(np.max(whole))
         if label is None or yardstick <= 0:  # nothing is to be won
             return 0.0
         return max(0.0, 1 - float(max(values) - values[LABELS.index(label)]) / yardstick)
