@@ -258,7 +258,7 @@ def try_(
 @app.command()
 def preflight(
     config: Annotated[Path, Argument(help="The training's YAML file.")],
-    gpu: Annotated[str | None, Option(help="t4, 24, a100-40, a100-80 or h100.")] = None,
+    gpu: Annotated[str | None, Option(help="t4, 24, a100-40, a100-80, h100 or h100-pcie.")] = None,
     measure: Annotated[bool, Option("--measure", help="Run the first steps here.")] = False,
     as_json: Json = False,
     setting: Settings = None,

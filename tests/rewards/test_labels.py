@@ -11,7 +11,7 @@ from casebook.cases.landuse import rewards as landuse
 from casebook.cases.poker import rewards as poker
 from casebook.rewards.labels import LabelReader
 
-READ = LabelReader({"corn": "corn", "maize": "corn", "soy": "soy"}, ["rye"])
+READ = LabelReader({"corn": "corn", "maize": "corn", "soy-bean": "soy", "soy": "soy"}, ["rye"])
 CASES = {"poker": poker, "landuse": landuse}
 VARIANTS = st.sampled_from(["reason", "label"])
 
@@ -96,6 +96,7 @@ def test_any_text_gets_a_grade(text, name, variant, chat):
         ("<answer>corn", "corn"),
         ("corn</answer>", "corn"),
         ("<answer>corn</answer>soy</answer>", None),
+        ("<answer>soy-bean</answer>", "soy"),
         (None, None),
         (5, None),
         ([{"role": "user", "content": "corn"}], None),

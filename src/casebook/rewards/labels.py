@@ -39,7 +39,7 @@ class LabelReader:
     """
 
     def __init__(self, names: Mapping[str, str], lookalikes: Collection[str] = ()):
-        self._labels = dict(names)
+        self._labels = {_plain(name): label for name, label in names.items()}
         self._named = {name: name for name in lookalikes} | self._labels
         longest_first = sorted(map(re.escape, self._named), key=len, reverse=True)
         self._name = re.compile(rf"(?<!{_EDGE})(?:{'|'.join(longest_first)})(?!{_EDGE})")

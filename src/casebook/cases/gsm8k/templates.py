@@ -119,7 +119,7 @@ def fits(step: Step) -> bool:
 
 
 # Each story under its plan, its unit and its high gaps. First those of one operation, then of two
-# and of three; of each, first those whose last operation adds or multiplies.
+# and of three; of both, first those whose last operation adds or multiplies.
 STORIES = """
 a+b | {things} | a
 {name} has {a} {things} and gets {b} more. How many {things} are there now?
