@@ -108,7 +108,7 @@ def execute(
 def read_status(folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """What `execution.json` says of each notebook: name -> the fields of `Result`; empty: none."""
     path = (folder or paths.REPORTS) / "execution.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return paths.read_json(path) if path.exists() else {}
 
 
 class _Series:
