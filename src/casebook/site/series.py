@@ -8,7 +8,6 @@ run at the same time. Each notebook is one call of papermill's own command. What
     reports/execution.json                 for each notebook: status, seconds, parameters, error
 """
 
-import json
 import os
 import re
 import subprocess
