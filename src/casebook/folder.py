@@ -72,7 +72,7 @@ def _read(file: Path, _changed: int) -> Case:
     own |= vars(task)
     if not (own.get("load") and own.get("grade") and isinstance(own.get("rewards"), Mapping)):
         raise CasebookError(f"{file} needs load, grade, and rewards, a mapping of names")
-    calls = {it: _sentence(f"{it} of {file}", own[it]) for it in ("load", "grade", "reference")}
+    calls = {it: _sentence(f"{it} of {file}", own[it]) for it in ("grade", "reference")}
     calls["load"] = _sentence(f"load of {file}", lambda split: list(own["load"](split)))
     skills = {VARIANT: {"right": (1.0, "as shown")} if own["demonstrations"] else SKILLS}
 

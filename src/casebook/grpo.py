@@ -517,7 +517,7 @@ class Learner:
         total, metrics = torch.zeros(len(rows)), {}
         for function, weight in self.reward:
             paid = function(prompts=prompts, completions=texts, **columns)
-            if None in paid:  # TRL leaves such a part out
+            if any(one is None for one in paid):  # TRL leaves such a part out
                 raise CasebookError(f"the reward {function.__name__!r} gave None")
             values = torch.tensor(paid).float()
             if values.shape != total.shape:
