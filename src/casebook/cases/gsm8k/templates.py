@@ -32,7 +32,7 @@ DISTRACTED = 0.2  # of the problems hold a number that has nothing to do with th
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon", "Kira", "Leo")
 THINGS = ("apples", "beads", "books", "cards", "coins", "eggs", "pens", "shells", "stamps", "toys")
 DISTRACTIONS = (
-    "{other} is {x} years old.",
+    "The shop is {x} years old.",  # of no person: a story may tell ages
     "The shop opens in {x} minutes.",
     "It is {x} miles to the park.",
 )
@@ -243,8 +243,8 @@ class Problem:
 def frame_of(question: str) -> int | None:
     """The position in `FRAMES` of the story that a question tells; `None` where it tells another.
 
-    >>> frame_of("Ada has 9 pens and gets 4 more. Ben is 3 years old. How many pens are there now?")
-    0
+    >>> frame_of("A bus has 9 people. 4 get off and 8 get on. How many people are on the bus?")
+    7
     """
     return next((i for i, frame in enumerate(FRAMES) if frame.told.fullmatch(question)), None)
 
