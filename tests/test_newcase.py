@@ -34,6 +34,7 @@ def here(tmp_path, monkeypatch):
     rows = "".join(f"Is {n} odd?,{('no', 'yes')[n % 2]}\n" for n in range(99))
     (tmp_path / "rows.csv").write_text(f"prompt,answer\n{rows}")
     (tmp_path / "words.csv").write_text("question,answer\na,b\n")
+    (tmp_path / "few.csv").write_text("prompt,answer\none,1\n")
     return tmp_path
 
 
@@ -104,6 +105,7 @@ def test_the_check_finds_what_would_spoil_a_training(here, changes, said, monkey
         ({"rows": "rows.csv", "grader": "number"}, "answer in line 2 is no number"),
         ({"rows": "none.csv"}, "none.csv cannot be read"),
         ({"rows": "words.csv"}, "needs a column prompt, filled"),
+        ({"rows": "few.csv"}, "few.csv has no rows for .*validation"),
         ({"rows": "rows.csv", "grader": "labl"}, "known are number, label, math"),
         ({"task": "leg_counting"}, "reasoning_gym is missing: pip install"),
     ],

@@ -32,9 +32,6 @@ def settings(case="poker", profile="t4", **changes):
     return checked((case, profile), changes)
 
 
-# Sizes
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_shape_on_the_list_has_as_many_parameters_as_its_page_says(name):
     # Qwen3 norms queries and keys, some thousand parameters that are left out.

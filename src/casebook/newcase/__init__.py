@@ -37,7 +37,7 @@ def new(name: str, rows: Path | None = None, grader: str = "number", task: str =
     or what it is made of cannot be read."""
     place, text = Path(name).expanduser(), (HERE / "sudoku" / folder.TASK).read_text("utf-8")
     if folder.place(place.name) or place.exists():
-        raise CasebookError(f"{name} is there already: choose another name")
+        raise CasebookError(f"a case or folder {name} is there already: choose another name")
     if rows:
         table(rows, grader)
         text = MADE.format("table", f'__file__.replace("task.py", "rows.csv"), "{grader}"')
@@ -74,6 +74,8 @@ def table(file: str | Path, grader: str) -> tuple:
         told = "<answer>{0}</answer> \\boxed{{{0}}}".format(row["answer"])
         if not grade(told, row["answer"]).correct:
             raise CasebookError(f"{file}: the answer in line {number} is no {grader}")
+    if empty := set(SPLITS) - {row["split"] for row in rows}:
+        raise CasebookError(f"{file} has no rows for {', '.join(sorted(empty))}: add some")
     return _task(how, rows, grade, labels)
 
 
