@@ -87,8 +87,7 @@ SICK = {
 @pytest.mark.parametrize("name", FINDINGS)
 def test_a_run_with_the_failure_is_named_and_one_without_is_not(name):
     found = next(one for one in diagnose(SICK[name]).findings if one.name == name)
-    assert 0 < found.sure <= 1
-    assert all((found.message, found.evidence, "To confirm:" in found.advice))
+    assert all((0 < found.sure <= 1, found.message, found.evidence, "To confirm:" in found.advice))
     assert name not in named(log_of(texts_of()))
 
 
@@ -115,6 +114,8 @@ def test_evidence_shows_at_most_three_completions_and_the_groups_that_would_do()
     texts = texts_of((0.1, 0.1))
     said = diagnose(log_of(texts, frac_reward_zero_std=0.7, **FLAT)).findings
     assert "groups of 1" in next(f for f in said if f.name == "silent_groups").evidence
+    pairs, fours = (log_of(texts_of((0.9, 0.9), size=n), frac_reward_zero_std=0.7) for n in (2, 4))
+    assert ["silent_groups" in named(log) for log in (pairs, fours)] == [True, False]
     hacked = next(f for f in diagnose(SICK["reward_hacking"]).findings if "hack" in f.name)
     assert hacked.evidence.count("so it is") == 3
 

@@ -56,10 +56,9 @@ class Diagnosis:
         if len(steps):
             drawn = plots.dashboard(steps, title, held_out if "step" in held_out else None)
             drawn.savefig(drawing, format="svg")
-        picture = drawing.getvalue()[drawing.getvalue().find("<svg") :]
+        svg = drawing.getvalue()[drawing.getvalue().find("<svg") :]
         page = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
-        title, text = html.escape(title), html.escape(str(self))
-        return page.substitute(title=title, drawing=picture, text=text)
+        return page.substitute(title=html.escape(title), drawing=svg, text=html.escape(str(self)))
 
 
 def diagnose(run: Log | str | Path) -> Diagnosis:

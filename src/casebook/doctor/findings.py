@@ -191,7 +191,8 @@ class Examined(Seen):
         if not self.has(shares, FEWEST):
             return None
         ends, flat = Change(shares), self.groups["right"][self.groups["spread"] <= SPREAD]
-        share, solved = max(ends.last, shares.mean()), len(flat) > 0 and (flat == 1).mean() >= 0.9
+        share, size = max(ends.last, shares.mean()), self.groups["size"].max()
+        solved = len(flat) > 0 and size > 2 and (flat == 1).mean() >= 0.9  # pairs agree by chance
         if (share < bound and ends.first < least) or (solved and share < 0.75):
             return None
         said = f"At first {ends.first:.0%} {of}, at the end {ends.last:.0%}"
@@ -200,7 +201,7 @@ class Examined(Seen):
             said += f"{(flat == 0).mean():.0%} all wrong"
             p, sizes = self.groups["right"].mean(), np.arange(2, 65)
             enough = sizes[p**sizes + (1 - p) ** sizes <= 1 / 3]
-            if len(enough) and enough[0] > self.groups["size"].max():
+            if len(enough) and enough[0] > size:
                 said += f"; groups of {enough[0]} would leave a third, were all prompts alike"
         return (min(share + 0.1, 0.97) if share >= bound else 0.5) - 0.2 * self.at_top, f"{said}."
 
