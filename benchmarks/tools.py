@@ -41,7 +41,8 @@ MENDED = {  # rules that were changed after that, and what the opened half said 
     "evaluation of right answers, that clearly falls is a reward_hacking of 60 %; a fall of the "
     "reward in a log of few rows has to be of three standard errors, unless answers fell as well: "
     "noise alone was a rate_too_high in a third of such logs; a part is one for form by its whole "
-    "name; a reward that rose and fell is said to have fallen (no verdict changed by these two)",
+    "name; a reward that rose and fell is said to have fallen; a pair that is right twice is no "
+    "sign of a solved prompt (no verdict changed by these three)",
     "verdicts_changed": [
         "math/left_cut: one healthy run, no_progress before, is left alone",
         "landuse/hot_0.1: one faulty run, rate_too_high before, is not named",
