@@ -157,4 +157,4 @@ def test_what_the_readme_says_of_simpler_methods_beside_grpo_is_in_the_records()
             at = (records.figures_at(case, f"{a}/after/{how}_accuracy") for a in ("grpo", arm))
             gap = records.difference_of(*zip((-1, 1), at, strict=True))
             told[case] = told.get(case, "") + "=+-"[(gap.low > 0) - (gap.high < 0)]
-    assert told == {"poker": "++++", "landuse": "===-", "gsm8k": "=+=+", "math": "+=--"}
+    assert told == {"poker": "++++", "landuse": "===-", "gsm8k": "++=+", "math": "+=--"}
