@@ -11,9 +11,9 @@ import os
 from casebook.case import PROFILES, Settings
 from casebook.preflight.sizes import GIB, Machine, Shape
 
-# Of the sum, either way. On a processor recorded trainings took 0.75 to 1.44 of it; on a GPU it is
-# a guess, by which a tenth of the memory stays free at the upper end.
-ERROR_CPU, ERROR_GPU = 0.45, 0.11
+# Of the sum, either way. On a processor recorded trainings took 0.75 to 1.4 of it; on a GPU it is a
+# guess, by which a tenth of the memory stays free at the upper end.
+ERROR_CPU, ERROR_GPU = 0.4, 0.11
 # What a process holds beside the model: CUDA's own, its libraries' and their workspaces; on a
 # processor the libraries, the rows and what a first step loads.
 PROCESS_GPU, PROCESS_CPU = 768 * 2**20, 900 * 2**20
