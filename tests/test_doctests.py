@@ -13,8 +13,7 @@ MODULES = [module.name for module in pkgutil.walk_packages(casebook.__path__, "c
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_hold(name):
-    outcome = doctest.testmod(importlib.import_module(name))
-    assert outcome.failed == 0
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 def test_there_are_examples():

@@ -54,8 +54,7 @@ def test_a_notebook_gets_the_picture_with_its_alternative_text(figures_dir, monk
     monkeypatch.setattr(IPython.display, "display", lambda *a, **k: shown.append((a, k)))
     plots.show(plots.figure("A finding")[0], "x", "An empty picture.")
     (data,), options = shown[0]
-    png = (figures_dir / "x.png").read_bytes()
-    assert base64.b64decode(data["image/png"]) == png
+    assert base64.b64decode(data["image/png"]) == (figures_dir / "x.png").read_bytes()
     assert data["text/plain"] == "An empty picture."
     assert options["metadata"] == {"image/png": {"alt": "An empty picture."}}
     assert len(shown) == 1
@@ -111,5 +110,4 @@ def test_learning_curves_are_drawn():
     runs = [pd.DataFrame({"step": [0, 10], "greedy_accuracy": [a, b]}) for a, b in ((0, 1), (1, 1))]
     drawn = plots.learning_curve(runs, {"greedy_accuracy": "greedy"}, "x")
     assert isinstance(drawn, Figure)
-    thick = drawn.axes[0].lines[-1]
-    assert thick.get_ydata().tolist() == [0.5, 1.0]
+    assert drawn.axes[0].lines[-1].get_ydata().tolist() == [0.5, 1.0]

@@ -49,6 +49,11 @@ def test_shape_and_adapter_are_those_of_the_model_itself():
     assert shape.adapter(8, names) == tuned.get_nb_trainable_parameters()[0]
 
 
+def test_an_adapter_on_matrices_that_no_layer_has_is_refused():
+    with pytest.raises(CasebookError, match="no layer has one of c_attn"):
+        shape_of("data/nano/gsm8k").adapter(8, ["c_attn"])
+
+
 def test_a_model_that_is_nowhere_is_not_guessed_at():
     with pytest.raises(CasebookError, match="the shape of nobody/nothing is not known here"):
         shape_of("nobody/nothing")

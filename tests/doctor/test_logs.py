@@ -90,7 +90,11 @@ def test_a_committed_record_is_read_with_its_settings():
     assert diagnose(log).healthy
 
 
-@pytest.mark.parametrize("content", ["", "hi", "{}", "[]", "[1, 2]", '{"loss": 1}', "a,b\n1,2\n"])
+SEVERAL_RUNS = "Step,a - reward,b - reward\n1,2,3\n"
+NO_LOG = ["", "hi", "{}", "[]", "[1, 2]", '{"loss": 1}', "a,b\n1,2\n", SEVERAL_RUNS]
+
+
+@pytest.mark.parametrize("content", NO_LOG)
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".ipynb", ".log", ".parquet", ".jsonl"])
 def test_what_is_no_log_is_told_in_one_sentence(content, suffix, tmp_path):
     (tmp_path / f"x{suffix}").write_text(content)

@@ -126,8 +126,7 @@ def test_committed_completions_of_a_real_model_are_graded_and_paid_as_then(arm):
 def test_exit_codes(monkeypatch, verdicts, missing, code):
     results = [replay.Replay("poker/nano/grpo/seed0", v, [], missing, 1.0) for v in verdicts]
     monkeypatch.setattr(replay, "replay", lambda *args, **more: results)
-    outcome = CliRunner().invoke(app, ["replay", "poker"])
-    assert outcome.exit_code == code
+    assert CliRunner().invoke(app, ["replay", "poker"]).exit_code == code
 
 
 @pytest.mark.parametrize(

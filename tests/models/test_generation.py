@@ -83,8 +83,7 @@ def test_a_prompt_has_the_tokens_of_trls_rollouts(chat, prompt, tmp_path):
 def test_a_text_that_is_shown_as_completion_ends_once(chat):
     _, tokenizer = chat
     assert generation.completion_ids(tokenizer, "flush").count(tokenizer.eos_token_id) == 1
-    unfinished = generation.completion_ids(tokenizer, "flu", ends=False)
-    assert tokenizer.eos_token_id not in unfinished
+    assert tokenizer.eos_token_id not in generation.completion_ids(tokenizer, "flu", ends=False)
 
 
 # Settings

@@ -166,8 +166,7 @@ def test_a_record_says_which_weights_a_short_name_stood_for(fetched, smol_settin
     shutil.rmtree(fetched.folder)
     described = models.describe(model, smol_settings)
     assert (described["source"], described["weights"]) == ("hub", None)
-    nano = models.read_settings("poker", "nano")
-    assert "source" not in models.describe(model, nano)
+    assert "source" not in models.describe(model, models.read_settings("poker", "nano"))
 
 
 def test_an_adapter_is_not_put_on_other_weights(fetched, smol_settings, tmp_path):

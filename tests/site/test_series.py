@@ -69,8 +69,7 @@ def test_a_failure_skips_the_rest_of_its_case_and_nothing_else(checkout):
     shown = "\n".join(lines)
     assert "raise ValueError('wheel')\n" in shown
     assert "Traceback" in shown
-    error = series.read_status()["11_alpha_rewards"]["error"]
-    assert error == "ValueError: wheel"
+    assert series.read_status()["11_alpha_rewards"]["error"] == "ValueError: wheel"
 
 
 def test_a_file_that_a_parameter_names_is_found_from_the_kernels_folder(

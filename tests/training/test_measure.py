@@ -156,8 +156,7 @@ def test_what_another_policy_wrote_is_thrown_away(adapter, config, tmp_path):
     shutil.copytree(adapter, other)
     tensors = load_file(other / "adapter_model.safetensors")
     save_file({k: 0 * v for k, v in tensors.items()}, other / "adapter_model.safetensors")
-    found = measured(other, config, tmp_path / "here")
-    assert found["after"] == whole["before"]
+    assert measured(other, config, tmp_path / "here")["after"] == whole["before"]
 
 
 # What a record holds

@@ -87,6 +87,9 @@ def table(
         settings: of the run, in TRL's names; `trainer.args.to_dict()` will do.
     """
     texts = _named(pd.DataFrame() if completions is None else completions)
+    named = [_plain(name) for name in (rows[0] if rows else ()) if " - " in str(name)]
+    if len(named) > len({*named}):  # an export of W&B calls a column `RUN - METRIC`
+        raise CasebookError("it holds several runs; export each by itself")
     rows = [{_plain(n): value for n, value in row.items()} for row in rows or _steps_of(texts)]
     frame = pd.DataFrame(rows).drop(columns=["completion", "prompt"], errors="ignore")
     frame, found = frame.apply(numbers).dropna(axis=1, how="all"), {}
@@ -101,11 +104,9 @@ def table(
     train = [c for n, c in found.items() if n not in ("step", "epoch")]
     is_step = frame[train].notna().any(axis=1) if train else pd.Series(False, frame.index)
     is_step &= frame.reindex(columns=list(SUMMARY)).isna().all(axis=1) if len(frame) > 1 else True
-    steps = frame.loc[is_step, list(found.values())]
-    steps.columns = list(found)
+    steps = frame.loc[is_step, list(found.values())].set_axis(list(found), axis=1)
     if "step" not in steps or steps["step"].isna().all():
-        steps = steps.drop(columns="step", errors="ignore")
-        steps.insert(0, "step", np.arange(1, len(steps) + 1))
+        steps = steps.assign(step=np.arange(1, len(steps) + 1))
     at = [found["step"]] if "step" in found else []
     evaluations = frame[[*at, *evaluated]].dropna(how="all", subset=evaluated)
     evaluations = evaluations.rename(columns=dict.fromkeys(at, "step")).reset_index(drop=True)
@@ -137,9 +138,8 @@ def _without_repeats(steps: pd.DataFrame) -> pd.DataFrame:
 def _folder(path: Path) -> list[dict]:
     """Of what a run folder holds, the log with most to say."""
     for pattern in FILES.split():
-        files = sorted(path.glob(pattern), key=lambda file: (len(str(file)), str(file)))
-        files = [file for file in files if not file.name.startswith("completions")]
-        for rows in map(_file, files[::-1][:3]):
+        files = [file for file in path.glob(pattern) if not file.name.startswith("completions")]
+        for rows in map(_file, sorted(files, key=lambda f: (len(str(f)), str(f)))[::-1][:3]):
             if re.search("reward|score|loss|completion", " ".join(map(str, {*chain(*rows)}))):
                 return rows
     return []

@@ -67,7 +67,7 @@ def preflight(
     if 0 < reserve < needed:
         size = f"{needed / GIB:.1f} GiB for weights and one completion, and has {reserve / GIB:.1f}"
         reasons.append(f"vLLM needs {size}: raise vllm_gpu_memory_utilization")
-    word = NOT if reasons else FITS
+    word, figures = NOT if reasons else FITS, None
     parts = estimate.memory(settings, shape, machine, prompt)
     error = estimate.ERROR_GPU if machine.gpu else estimate.ERROR_CPU
     low, high = (int((1 + sign * error) * sum(parts.values())) for sign in (-1, 1))
@@ -75,7 +75,6 @@ def preflight(
         word = NOT if reasons or low > machine.there else CLOSE
         size = f"{low / GIB:.1f} to {high / GIB:.1f} of {machine.there / GIB:.1f} GiB"
         reasons.append(f"memory: it takes {size} on {machine.name}")
-    figures = None
     if measure and word != NOT:
         from casebook.preflight.measured import measured
 

@@ -42,8 +42,7 @@ def measured(settings: Mapping[str, Any]) -> dict[str, Any]:
     # One completion a row, groups one after the other, as the log of a training has them.
     table["silent"] = table["reward"].round(6)
     groups = table.groupby(table.index // config.num_generations)
-    silent = mean_interval((groups["silent"].nunique() == 1).to_numpy(float))
     found = {"seconds": round(seconds, 3), "bytes": int(most), "prompts": len(groups)}
     names = ("reward", "truncated", "well_formed", "correct", "tokens")
-    means = {name: groups[name].mean().to_numpy(float) for name in names}
-    return found | {"silent": silent} | {name: mean_interval(means[name]) for name in names}
+    means = {"silent": groups["silent"].nunique() == 1} | {n: groups[n].mean() for n in names}
+    return found | {name: mean_interval(mean.to_numpy(float)) for name, mean in means.items()}

@@ -54,6 +54,8 @@ class Shape(NamedTuple):
     def adapter(self, rank: int, modules: Any = "all-linear") -> int:
         """Parameters of a LoRA adapter on the named matrices; any text stands for all of them."""
         names = self.matrices if isinstance(modules, str) else set(modules) & set(self.matrices)
+        if not names:
+            raise CasebookError(f"lora_target_modules: no layer has one of {', '.join(modules)}")
         return self.layers * rank * sum(sum(self.matrices[name]) for name in names)
 
     def kv_bytes(self, itemsize: int) -> int:

@@ -64,9 +64,8 @@ def test_fractions_are_divided(above, below):
 def test_any_input_gives_a_finite_number_or_none(completion):
     number = extract_number(completion)
     assert number is None or (isinstance(number, Decimal) and number.is_finite())
-    got = grade(completion, 42)
-    assert got.correct == (number == 42)
-    assert not isinstance(completion, str) or re.search(r"[\d½]", completion) or number is None
+    assert grade(completion, 42).correct == (number == 42)
+    assert not isinstance(completion, str) or re.search(r"\d", completion) or number is None
 
 
 def test_what_is_too_long_is_no_number():

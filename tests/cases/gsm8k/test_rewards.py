@@ -146,8 +146,7 @@ def test_no_reward_but_the_published_pays_a_hedge(hedge):
     ],
 )
 def test_strict_format(completion, fixed, published, unsloth):
-    paid = [strict_format(form)([completion])[0] for form in FORMS]
-    assert paid == [fixed, published, unsloth]
+    assert [strict_format(form)([completion])[0] for form in FORMS] == [fixed, published, unsloth]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +161,7 @@ def test_strict_format(completion, fixed, published, unsloth):
     ],
 )
 def test_soft_format(completion, fixed, published, unsloth):
-    paid = [soft_format(form)([completion])[0] for form in FORMS]
-    assert paid == [fixed, published, unsloth]
+    assert [soft_format(form)([completion])[0] for form in FORMS] == [fixed, published, unsloth]
 
 
 @pytest.mark.parametrize(

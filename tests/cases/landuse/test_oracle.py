@@ -258,8 +258,7 @@ def test_where_nothing_can_be_connected_a_plan_worth_0_is_proven(free):
     plan = solve(landscape, {"wheat": 200.0 * (25 - free)})
     assert (plan.objective, plan.gap, plan.status) == (0.0, 0.0, "optimal")
     assert plan.bound == pytest.approx(0, abs=1e-6)
-    lost = regret(landscape, plan, ["wheat"] * 25)
-    assert lost.kept == 1.0
+    assert regret(landscape, plan, ["wheat"] * 25).kept == 1.0
 
 
 # Bad arguments

@@ -5,7 +5,7 @@ One span is graded, chosen by its place, and the whole span must be a number:
 1. the content of the last closed `<answer>` tag; without one
 2. the content of the last `\boxed{}`; without one
 3. what follows the last `####` on its line, or on the next if that is empty; a line without a
-   digit is a heading and no span.
+   number is a heading and no span.
 
 "18 or 20" in a span is no answer, because it is not one number. Where a completion has no span, its
 last number is the answer, as in common harnesses (the filter
@@ -26,10 +26,10 @@ _SIGNS = str.maketrans(
     {
         **dict.fromkeys("\N{MINUS SIGN}\N{EN DASH}\N{NON-BREAKING HYPHEN}", "-"),
         **dict.fromkeys("\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}", " "),
-        **{"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"},
         **{"\N{FRACTION SLASH}": "/", "\N{ZERO WIDTH SPACE}": "", "\N{BYTE ORDER MARK}": ""},
     }
 )
+_FRACTION_SIGNS = str.maketrans({"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"})
 _BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\{(\d+)\}\{(\d+)\}")
 # What a number may wear without being another one: calculator notes, LaTeX, Markdown, quotes.
@@ -94,7 +94,7 @@ def one_number(span: str) -> Decimal | None:
     """
     if len(span) > LONGEST:
         return None
-    span = _FRACTION.sub(r" \1/\2", span.translate(_SIGNS).replace("{,}", ","))
+    span = _FRACTION.sub(r" \1/\2", span.translate(_SIGNS | _FRACTION_SIGNS).replace("{,}", ","))
     span = _THOUSANDS.sub("", _DRESS.sub(" ", span)).strip().strip("$")
     calculation, _, result = span.rpartition("=")
     found = _ONE_NUMBER.fullmatch(result.strip())
@@ -119,7 +119,7 @@ def _span(text: str) -> str | None:
         return box[1]
     _, hashes, behind = text.rpartition("####")
     line = behind.lstrip().partition("\n")[0]
-    return line if hashes and re.search(r"\d", line) else None
+    return line if hashes and re.search(r"[\d½⅓⅔¼¾]", line) else None
 
 
 def _last_number(text: str) -> Decimal | None:
