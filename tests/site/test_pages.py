@@ -156,5 +156,8 @@ def test_what_the_readme_says_of_simpler_methods_beside_grpo_is_in_the_records()
         for arm, how in ways:  # is it above GRPO, below, or can it not be told?
             at = (records.figures_at(case, f"{a}/after/{how}_accuracy") for a in ("grpo", arm))
             gap = records.difference_of(*zip((-1, 1), at, strict=True))
-            told[case] = told.get(case, "") + "=+-"[(gap.low > 0) - (gap.high < 0)]
-    assert told == {"poker": "++++", "landuse": "===-", "gsm8k": "++=+", "math": "+=--"}
+            sign = "?+-"[(gap.low > 0) - (gap.high < 0)]
+            told[case] = told.get(case, "") + ("=" if sign == "?" and gap.within(0.05) else sign)
+    assert told == {"poker": "++++", "landuse": "===-", "gsm8k": "++=+", "math": "???-"}
+    texts = ((paths.ROOT / page).read_text() for page in ("README.md", "docs/templates/index.md"))
+    assert len({re.search(r"- \*\*Beside simpler methods.*", text)[0] for text in texts}) == 1

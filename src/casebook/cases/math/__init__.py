@@ -18,5 +18,6 @@ CASE = Case(
     skills=data.SKILLS,
     style=data.style,
     reference=data.reference,
+    cluster=data.family,
 )
 CASE = with_rungs(CASE, RUNGS)

@@ -133,6 +133,13 @@ def _row(problem: Problem) -> dict[str, Any]:
     }
 
 
+def family(row: Mapping[str, Any]) -> str:
+    """What rows share that are not independent: a generated problem's family, its template. A real
+    problem is alone."""
+    source, *parts = row["unique_id"].split("/")
+    return parts[0] if source == "generated" else row["unique_id"]
+
+
 def real_rows(split: str) -> tuple[dict[str, Any], ...]:
     """The real problems of a split as rows without a prompt, in the order of their file.
 
