@@ -53,8 +53,7 @@ print(choose_backend({!r}), "unsloth" in sys.modules, "torch" in sys.modules)
 def test_where_unsloth_is_installed_the_profile_decides_and_not_the_installation(alone, profile):
     # Run All with the default profile once met Unsloth on Colab, which refuses dtype "float32".
     gpu = PROFILES[profile].device == "gpu"
-    backend = "unsloth" if gpu else "peft"
-    assert alone(CHOOSE.format(profile)) == f"{backend} {gpu} False"
+    assert alone(CHOOSE.format(profile)) == f"{'unsloth' if gpu else 'peft'} {gpu} False"
 
 
 @pytest.mark.parametrize(("asked", "profile"), [("unsloth", "nano"), ("peft", "a100")])

@@ -182,5 +182,4 @@ def test_pass_at_k_of_numbers_beyond_floats(n, k):
     found = pass_at_k(n, [0, 1, 3, n - k + 1, n], k)
     assert found[[0, -2, -1]] == pytest.approx([0.0, 1.0, 1.0])
     assert found[1] == pytest.approx(k / n)
-    wrong = [(n - k - i) / (n - i) for i in range(3)]
-    assert found[2] == pytest.approx(1 - np.prod(wrong))
+    assert found[2] == pytest.approx(1 - np.prod([(n - k - i) / (n - i) for i in range(3)]))

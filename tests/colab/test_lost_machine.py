@@ -34,8 +34,7 @@ def test_a_killed_training_goes_on_from_another_folder(profile, small_checkout, 
     process = start(checkout, "train", "--config", config, "--output", str(second), "--resume")
     said = process.communicate()[0]
     assert process.returncode == 0, said[-3000:]
-    record = json.loads((second / "record.json").read_text())
-    assert record["adapter_largest_change"] > 0
+    assert json.loads((second / "record.json").read_text())["adapter_largest_change"] > 0
     steps = [json.loads(line) for line in (second / "metrics.jsonl").read_text().splitlines()]
     assert [s["step"] for s in steps if "reward" in s] == [1, 2, 3]
     assert not first.exists()

@@ -327,26 +327,25 @@ def test_profiles_are_not_mixed_and_a_real_model_is_named(load, write_arm):
 
 
 @pytest.mark.parametrize(
-    ("side", "number", "outcome", "seeds"),
+    ("side", "number", "outcome"),
     [
-        ("right", "0.4", "held", 3),
-        ("right", "0.46", "held", 3),
-        ("right", "0.485", "did not hold", 3),  # no change beyond the margin
-        ("right", "1", "did not hold", 3),
+        ("right", "0.4", "held"),
+        ("right", "0.46", "held"),
+        ("right", "0.485", "did not hold"),  # no change beyond the margin
+        ("right", "1", "did not hold"),
         # Three seeds of one untrained model count once, with an interval over rows
-        ("left", "0.1", "held", 1),
-        ("left", "0.3", "did not hold", 1),
+        ("left", "0.1", "held"),
+        ("left", "0.3", "did not hold"),
     ],
 )
-def test_a_figure_may_be_held_against_a_number(write_arm, side, number, outcome, seeds):
+def test_a_figure_may_be_held_against_a_number(write_arm, side, number, outcome):
     write_arm(*RISE, profile="smol")
     sides = {"left": number, "right": PAIR[side], "profile": "smol"}
     found = records.compared("poker", COMPARISON | sides)
-    assert (found.outcome, found.seeds) == (outcome, seeds)
+    assert found.outcome == outcome
     assert f"the bound is {100 * float(number):.1f} %, measured " in found.text
-    assert found.text.endswith("over rows)") is (seeds == 1)
-    embedded = records.compared("poker", COMPARISON | sides | {"profile": "nano"})
-    assert embedded is None
+    assert found.text.endswith("over rows)" if side == "left" else "(3 seeds)")
+    assert records.compared("poker", COMPARISON | sides | {"profile": "nano"}) is None
 
 
 @pytest.mark.parametrize(
@@ -412,6 +411,16 @@ def test_what_was_known_when_it_was_written_is_exploratory_and_counted_apart(loa
         ("nano, exploratory", "holds"): 2,
     }
     assert len(records.load_expectations("poker")) == 5
+    assert '">**by design**</abbr>' in records.verdict_tables(rows[5:6])
+
+
+def test_both_sides_seeds_are_said_and_a_comparison_counts_once(load, write_arm):
+    write_arm(*RISE)
+    write_arm(*RISE[:2], arm="other")
+    row = NANO | {"compare": [COMPARISON | {"right": "other/after/accuracy"}]}
+    claim, _ = load(row, row | {"id": "again"})
+    assert claim["measured"].endswith("(3 and 2 seeds)")
+    assert records.corrected()["number"] == 1
 
 
 # Figures that are computed from a record

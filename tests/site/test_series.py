@@ -78,8 +78,7 @@ def test_a_file_that_a_parameter_names_is_found_from_the_kernels_folder(
     monkeypatch.chdir(tmp_path)
     path, file = write_notebook(checkout, "10_alpha_oracle"), tmp_path / "my.gpkg"
     file.write_text("a map")
-    given = check_parameters([path], {"DATA_DIR": "my.gpkg"})
-    assert given[path] == {"DATA_DIR": str(file)}
+    assert check_parameters([path], {"DATA_DIR": "my.gpkg"})[path] == {"DATA_DIR": str(file)}
 
 
 @pytest.mark.slow

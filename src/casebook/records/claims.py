@@ -34,7 +34,8 @@ What was written after the first record, or after a trial had shown something of
 exploratory, however often the records are made anew.
 
 A claim may have a `weight` (`central`, `detail` or `slip`, a loose phrase that is not counted), and
-`by_design` says that the planting of the embedded corpus decides it: shown, and not counted.
+`by_design` says that the planting of the embedded corpus, or bounds of ours that could hardly be
+missed, decide it: shown, and not counted.
 """
 
 import re
@@ -101,7 +102,6 @@ class Compared(NamedTuple):
 
     outcome: str  # of `PREDICTED`, or `partly`
     text: str  # what was compared, and the figures with their intervals
-    seeds: int  # of both sides; 1 for a pretrained model before its training
     difference: Difference | None  # right less left; `None` where only bounds are given
     equivalent: bool  # that is what was shown, expected or not
     power: str  # what so many seeds and rows can tell from no difference
@@ -302,8 +302,9 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
     unit = comparison.get("unit", "")
     figures = [figure for side in (left or {}, *rights.values()) for figure in side.values()]
     rows = {len(figure["rows"]) for figure in figures if "rows" in figure}
-    seeds = {seed for figures in rights.values() for seed in figures} - {studies.SEED}
-    counted = f" ({len(seeds)} seed{'s' * (len(seeds) != 1)})" if seeds else ""
+    trained = [len({*side} - {studies.SEED}) for side in (left or {}, *rights.values())]
+    seeds = [*dict.fromkeys(filter(None, trained))]  # of both sides, once where they agree
+    counted = f" ({' and '.join(map(str, seeds))} seed{'s' * (seeds != [1])})" if seeds else ""
     if one_model:
         counted = " (one untrained model, interval over rows)"
     text = f"{comparison['what']}: {_said(comparison, left, rights, gains)} {unit}".rstrip()
@@ -318,7 +319,7 @@ def compared(case: str, comparison: Mapping, runs: Records | None = None) -> Com
             text += f": {value} {unit} [{low}, {high}]{', equivalent' * equivalent}"
         least, more = (scale * x for x in (difference.critical, difference.powered))
         power = f"critical difference {least:{digits}}, with 80 % power {more:{digits}} {unit}"
-    return Compared(outcome, text + counted, len(seeds), difference, equivalent, power)
+    return Compared(outcome, text + counted, difference, equivalent, power)
 
 
 def number_in(side: str) -> float | None:
@@ -474,7 +475,7 @@ def write_up_box(case: str) -> str:
 
 
 def counts(row: Mapping[str, Any]) -> bool:
-    """Whether a claim is counted: a slip is not, nor what the planting of the corpus decides."""
+    """Whether a claim is counted: a slip is not, nor what is decided by design."""
     return row["weight"] != "slip" and not row.get("by_design")
 
 
@@ -522,9 +523,8 @@ def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
 def _said_of(row: Mapping[str, Any]) -> str:
     """A verdict as pages say it, and small below it what it rests on."""
     tags = [row["evidence"]] * (row["evidence"] != "none") + ["exploratory"] * row["exploratory"]
-    tags += ["by design"] * bool(row.get("by_design")) + ["slip"] * (row["weight"] == "slip")
-    word = f'<abbr title="{row["verdict"]}">**{row["word"]}**</abbr>'
-    return f"{word}<br><small>{', '.join(tags)}</small>"
+    word = REST if row.get("by_design") else row["word"]
+    return f'<abbr title="{row["verdict"]}">**{word}**</abbr><br><small>{", ".join(tags)}</small>'
 
 
 def _why(row: Mapping[str, Any]) -> str:
@@ -539,10 +539,10 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 def corrected() -> dict[str, int]:
-    """All comparisons that claims which are counted rest on: their `number`, how many are `told`
-    from no difference at 5 %, and how many Holm's correction over all of them leaves."""
+    """All comparisons that claims which are counted rest on, each once: their `number`, how many
+    are `told` from no difference at 5 %, and how many Holm's correction over all of them leaves."""
     rows = [row for case in known_cases() for row in filter(counts, load_claims(case))]
-    p = [one.p for row in rows for one in row.get("differences", ())]
+    p = [*{(d.value, d.p): d.p for row in rows for d in row.get("differences", ())}.values()]
     return {"number": len(p), "told": sum(x <= 0.05 for x in p), "left": holm(p)}
 
 

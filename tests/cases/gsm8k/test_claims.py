@@ -76,8 +76,7 @@ def test_the_half():
 def test_what_halves_say():
     spread = 0.701 * 0.299
     among = sqrt(spread / HALF * (WHOLE - HALF) / (WHOLE - 1))
-    fresh = sqrt(spread / HALF)
-    assert [round(100 * sd, 1) for sd in (among, fresh)] == [1.3, 1.8]
+    assert [round(100 * sd, 1) for sd in (among, sqrt(spread / HALF))] == [1.3, 1.8]
     assert [round(196 * sqrt(spread / n), 1) for n in (HALF, WHOLE)] == [3.5, 2.5]
     assert quotes("around-70", "1.3", "1.8", "±3.5", "±2.5", "1,319")
     trained = among * sqrt(0.785 * 0.215 / spread)

@@ -94,8 +94,7 @@ def test_two_equal_parcels_have_two_optimal_plans():
 
 
 def test_the_shares_of_the_motifs_add_up():
-    total = sum(heuristic.frequency for heuristic in HEURISTICS.values())
-    assert round(total, 2) == 2.23
+    assert round(sum(heuristic.frequency for heuristic in HEURISTICS.values()), 2) == 2.23
     assert quotes("motifs-co-occur", "223 %", "2.23")
     said = [f"{100 * heuristic.frequency:.0f} %" for heuristic in HEURISTICS.values()]
     assert all(share in CLAIMS["motif-shares"]["claim"] for share in said)

@@ -125,7 +125,6 @@ def test_the_flow_prunes_picks_checks_and_applies_edge_cases():
     assert flow(parcel()).label == "wheat"
     assert flow(parcel(record(links=0.70))).label == "habitat"
     oats = record("north", wheat=2.0, oat=3.0, links=0.72)
-    close = record(wheat=3.0, oat=2.9, links=0.65)
-    assert flow(parcel(close, north=oats)).label == "oat"
+    assert flow(parcel(record(wheat=3.0, oat=2.9, links=0.65), north=oats)).label == "oat"
     assert flow(parcel(north=barren("north"), south=record("south", links=0.7))).label == "habitat"
     assert flow([record(), barren("north")]).steps[4] == "zero-yield belt"

@@ -159,8 +159,7 @@ def test_the_reference_is_not_all_corn():
     labels = np.array(reference_labels(landscape))
     assert (labels[landscape.habitat] == "habitat").all()
     assert not (labels[~landscape.habitat] == "habitat").any()
-    shares = [np.mean(labels[~landscape.habitat] == crop) for crop in CROPS]
-    assert min(shares) > 0.1
+    assert min([np.mean(labels[~landscape.habitat] == crop) for crop in CROPS]) > 0.1
     heaviest = landscape.yields[~landscape.habitat].argmax(axis=1)
     assert np.mean(heaviest == CROPS.index("corn")) > 0.6
 
@@ -218,8 +217,7 @@ def test_a_budget_limits_new_habitat():
     landscape = generate(7, 7, seed=3)
     free, tight = solve(landscape, gap=0.01), 3 * landscape.area[0]
     plan = solve(landscape, gap=0.01, budget=tight)
-    new = [i for i in landscape.decidable if plan.labels[i] == "habitat"]
-    assert 0 < len(new) <= 3
+    assert 0 < len([i for i in landscape.decidable if plan.labels[i] == "habitat"]) <= 3
     assert plan.objective < free.objective
     none = solve(landscape, budget=0.0)
     assert not [i for i in landscape.decidable if none.labels[i] == "habitat"]

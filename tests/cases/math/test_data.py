@@ -164,8 +164,7 @@ def test_math_500_as_it_is():
     assert len({row["unique_id"] for part in parts.values() for row in part}) == 500
     asked = CASE.load("test", "smol", variant="chat-math500")
     assert set(asked["unique_id"]) == {row["unique_id"] for row in parts["test"]}
-    content = asked[0]["prompt"][0]["content"]
-    assert content == f"{asked[0]['problem']}\n\n{data.ASKED}"
+    assert asked[0]["prompt"][0]["content"] == f"{asked[0]['problem']}\n\n{data.ASKED}"
 
 
 # The corpus

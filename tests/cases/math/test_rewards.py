@@ -235,8 +235,7 @@ def test_gated_is_the_product_of_its_parts(completion, reading):
     ("tokens", "paid"), [(0, 0.0), (80, 0.0), (81, -0.1), (85, -0.5), (90, -1.0), (200, -1.0)]
 )
 def test_overlong_falls_over_the_buffer(tokens, paid):
-    got = overlong(90, 10)([""], completion_ids=[[7] * tokens])
-    assert got == pytest.approx([paid])
+    assert overlong(90, 10)([""], completion_ids=[[7] * tokens]) == pytest.approx([paid])
 
 
 @pytest.mark.parametrize("options", [(10, 0), (10, 11), (10, 5, 1.0), (10, 5, math.nan)])
