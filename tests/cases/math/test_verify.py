@@ -185,6 +185,7 @@ def test_a_very_long_answer_is_compared_as_a_string():
 
 
 HARD = {"tower": "9^(9^9)", "factorial": "(10^6)!", "megabyte": r"\boxed{" + "a" * 1_000_000 + "}"}
+HARD["sentence"] = "The number of different arrangements of the 5 letters is n = 120."
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, *HARD])

@@ -152,8 +152,9 @@ _CHANGING = """not no never nor neither or and but if unless is are was be maybe
 probably likely unlikely wrong incorrect false impossible more less fewer greater least most over
 under above below than plus minus half halves third thirds quarter quarters fourths fifths dozen
 dozens gross hundred hundreds thousand thousands million millions billion billions trillion
-trillions factorial doubled tripled otherwise either except mod base almost squared cubed tenth
-tenths hundredth hundredths negative""".split()  # noqa: SIM905
+trillions factorial double doubled triple tripled sixths sevenths eighths ninths thousandths lakh
+crore modulo invalid cannot nearly about roughly repeating otherwise either except mod base
+almost squared cubed tenth tenths hundredth hundredths negative""".split()  # noqa: SIM905
 
 
 def is_answer(text: str) -> bool:
@@ -170,9 +171,10 @@ def is_answer(text: str) -> bool:
 
 
 _EQUALS = re.compile(r"(?<![<>!:\\])=")
-_LETTERS = r"(?:\\(?!frac|sqrt)[A-Za-z]+ ?|[A-Za-z]+)(?:_\{?\w+\}?)?'*(?: ?\([A-Za-z ,]+\))?"
+# Atomic, and so linear: a sentence can be split into names in very many ways
+_LETTERS = r"(?>(?:\\(?!frac|sqrt)[A-Za-z]+ ?|[A-Za-z]+)(?:_\{?\w+\}?)?'*(?: ?\([A-Za-z ,]+\))?)"
 _NAME = re.compile(
-    rf"\\text ?\{{[A-Za-z ]+\}}|{_LETTERS}(?: ?[+-]? ?{_LETTERS})*"
+    rf"\\text ?\{{[A-Za-z ]+\}}|{_LETTERS}(?: ?[+-]? ?{_LETTERS})*+"
     rf"|\((?: ?{_LETTERS} ?,)+ ?{_LETTERS} ?\)"
 )
 
@@ -212,7 +214,7 @@ def _without_unit(text: str) -> tuple[str, str]:
 
 def _number(text: str) -> Fraction | None:
     """The value of a plain number: an integer, a decimal or a quotient."""
-    plain = re.sub(r"(?<!\d)\\frac ?\{ ?(\d+) ?\} ?\{ ?(\d+) ?\}", r"\1/\2", text)
+    plain = re.sub(r"(?<!\d)\\frac ?\{ ?(\d+) ?\} ?\{ ?(\d+) ?\}(?!\d)", r"\1/\2", text)
     if re.fullmatch(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
         plain = plain.replace(",", "")
     number = re.fullmatch(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+|\d+ ?/ ?0*[1-9]\d*)", plain)
@@ -233,8 +235,9 @@ _SYMBOLS = str.maketrans(
     | {"×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "÷": "/", "∕": "/", "π": r"\pi "}
     | {"√": r"\sqrt ", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "}
     | {"∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "≈": r"\approx ", "\0": " "}
+    | {"≡": r"\equiv ", "≅": r"\approx ", "≃": r"\approx "}
 )
-_FUNCTIONS = "sin|cos|tan|cot|sec|csc|log|ln|arcsin|arccos|arctan|pi|infty"
+_FUNCTIONS = "sin|cos|tan|cot|sec(?! ?(?:\\}|$))|csc|log|ln|arcsin|arccos|arctan|pi|infty"
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
@@ -248,7 +251,9 @@ _REWRITES = [
         (r"\\r(?:angle|paren)(?![A-Za-z])|⟩", ")"),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
         (r"\\frac ?(\d) ?(\d)", r"\\frac{\1}{\2}"),
-        (r"(?<!\S)(\d+) (\d+) ?/ ?(\d+)$", r"\1\\frac{\2}{\3}"),
+        (r"(?<![\w.^)}\]] )(?<![\w.^])(\d+) (\d+) ?/ ?(\d+)(?![\d.])", r"\1\\frac{\2}{\3}"),
+        (r"(\^|\\sqrt(?: ?\[\w+\])?) ?(\\frac ?\{[^{}]*\} ?\{[^{}]*\})", r"\1{\2}"),
+        (r"\^ ?(-\d+)", r"^{\1}"),
         (r"(\d*)\.(\d*)\\overline ?\{ ?(\d+) ?\}", r"\1.\2\3\3\3\3\3\3\3\3\3\3"),
         (r"\^ ?\{? ?\\circ(?![A-Za-z]) ?\}?|\\degrees?(?![A-Za-z])", r"^\\circ "),
         (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
@@ -269,6 +274,7 @@ _REWRITES = [
 def levelled(text: str) -> str:
     """One way of writing for what can be written in several."""
     text = re.sub("[¼-¾⅐-⅞]", lambda sign: " " + sign[0], text)  # 1½ is not 11/2
+    text = re.sub(r"√ ?(?:(\d[\d.]*)|\(([^()]*)\))", r"\\sqrt{\1\2}", text)
     text = re.sub("[⁰¹²³⁴-⁹⁻ⁿ]+", r"^{\g<0>}", text.translate(_SYMBOLS))
     text = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text).replace("⁄", "/"))
     if r"\begin" not in text:

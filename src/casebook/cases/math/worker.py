@@ -4,6 +4,7 @@ The keeper imports math-verify once; a question that takes too long is answered 
 as LaTeX and never run. This file is also the keeper's program, and runs as a script, alone.
 """
 
+import re
 from functools import lru_cache
 
 from casebook.killable import Ended, Keeper, keep
@@ -82,9 +83,16 @@ def _read(text: str) -> list:
     import math_verify
     import sympy
 
+    # The grammar adds numbers that stand side by side, as in 3 1/2: here these are a product, or
+    # nothing. Nor may it look for a number inside what it cannot read.
+    if re.search(r"(?<![\\A-Za-z}_^])\d+ (?=\d)|(?<![_^}\w\\])\d+ ?\\?\{ ?\d", text):
+        return []
+    text = re.sub(r"((?<![\d._^])\d+|\)) ?(?=[(\[]|\\[dt]?binom|(?<=\)) ?\d)", r"\1\\cdot ", text)
     # Units are taken off before, by rules that know a metre from a variable m.
     rules = math_verify.LatexNormalizationConfig(malformed_operators=True, nits=True)
-    grammar = math_verify.LatexExtractionConfig(boxed_match_priority=0, normalization_config=rules)
+    grammar = math_verify.LatexExtractionConfig(
+        try_extract_without_anchor=False, boxed_match_priority=0, normalization_config=rules
+    )
     boxed = rf"\boxed{{{text}}}"
     read = math_verify.parse(boxed, [grammar], fallback_mode="no_fallback", parsing_timeout=None)
     # The grammar takes the imaginary unit for an unknown.
