@@ -30,25 +30,27 @@ _SIGNS = str.maketrans(
     }
 )
 _FRACTION_SIGNS = str.maketrans({"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"})
-_BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
-_FRACTION = re.compile(r"\\[dt]?frac\{(\d+)\}\{(\d+)\}")
+_BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
+_FRACTION = re.compile(r"\\[dt]?frac\{(\d+)\}\{(\d+)\}(?!\d)")
 # What a number may wear without being another one: calculator notes, LaTeX, Markdown, quotes.
 _DRESS = re.compile(
-    r"<<[^<>]*>>|\\(?:text|mathrm|mathbf|boxed|left|right)(?![a-z])|\\[()\[\],!; ]|[\\{}*`\"'“”]"
+    r"<<[^<>]*>>|\\(?:text(?:bf)?|math(?:rm|bf)|bold(?:symbol)?|boxed|left|right)(?![a-z])"
+    r"|\\[()\[\],!; ]|(?<!\d)[\\{}*`\"'“”‘’]|[\\{}*`\"'“”‘’](?!\d)|~"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_CALCULATION = re.compile(r"(?:[-+*/×÷·().\d\s$%=]|\b[a-z]\b)*", re.IGNORECASE)
+_CALCULATION = re.compile(r"(?:[-+*/×÷·⋅().\d\s$%=]|\b(?:[a-z]|times|cdot|div)\b)*", re.IGNORECASE)
 # Words that are no unit, since they change the number or take it back.
 _NO_UNIT = (
     r"(?:hundred|thousand|[mbtr]+illion|dozen|lakh|crore)s?|gross|k|bn|hal(?:f|ves)|pi|squared|cubed"
-    r"|thirds?|(?:fif|six|seven|eigh|nin|ten|hundred|thousand|million)ths?|negative"
-    r"|factorial|plus|minus|times|over|and|or|to|not|no|is|wrong|false|maybe|perhaps|probably|\w+n't"
+    r"|thirds?|(?:fif|six|seven|eigh|nin|ten|hundred|thousand|million)ths?|negative|double|never|no"
+    r"|factorial|plus|minus|times|over|and|or|to|not|is|wrong|incorrect|false|nearly|maybe|perhaps"
+    r"|probably|\w+n't"
 )
-_WORD = rf"(?!(?:{_NO_UNIT})\b)(?:[^\W\d_]{{2,}}|[mgshlcf])(?:\^?[23]|[²³])?"
+_WORD = rf"(?!(?:{_NO_UNIT})\b)(?:[^\W\d_]{{2,}}|[mgshlcf])(?:\s*\^\s*[23]|[23²³])?"
 _ONE_NUMBER = re.compile(
     rf"""(?P<sign>[$€£¥₹]\s?-|[-+]?\s*[$€£¥₹]?)\s*
     (?:(?P<number>\d{{1,3}}(?:[ ]\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)
-      |(?:(?P<whole>\d+)\s)?(?P<above>\d+)/(?P<below>\d+))
+      |(?:(?P<whole>\d+)\s+)?(?P<above>\d+)/(?P<below>\d+))
     \s*[$€£¥₹%°¢]?
     \s*(?:(?:square|cubic|more|fewer)\s)?(?:{_WORD})?(?:(?:\s?per\s|\s?an?\s|/){_WORD})?
     (?:\s(?:old|each|left|total|in\s(?:all|total)))?[\s$]*\.?""",
@@ -114,16 +116,15 @@ def _span(text: str) -> str | None:
     block = last_block(text, "answer")
     if block is not None:
         return block
-    start = text.rfind("\\boxed")
-    if start >= 0 and (box := _BOX.match(text, start)):
-        return box[1]
-    _, hashes, behind = text.rpartition("####")
-    line = behind.lstrip().partition("\n")[0]
-    return line if hashes and re.search(r"[\d½⅓⅔¼¾]", line) else None
+    for start in [mark.start() for mark in re.finditer(r"\\boxed", text)][:-4:-1]:
+        if box := _BOX.match(text, start):  # the last may be cut off
+            return box[1]
+    line = text.rpartition("####")[2].lstrip().partition("\n")[0]
+    return line if "####" in text and re.search(r"[\d½⅓⅔¼¾]", line) else None
 
 
 def _last_number(text: str) -> Decimal | None:
-    text = _END.split(text, maxsplit=1)[0].translate(_SIGNS)
+    text = _END.split(text, maxsplit=1)[0].translate(_SIGNS).replace("{,}", ",")
     last = deque(_NUMBER.finditer(text), maxlen=1)
     if not last or len(last[0][2]) > LONGEST:
         return None
