@@ -53,6 +53,7 @@ ALIASES: Mapping[str, str] = {
     "two pairs": "two pair",
     "2 pair": "two pair",
     "2 pairs": "two pair",
+    "double pair": "two pair",
     "3 of a kind": "three of a kind",
     "trips": "three of a kind",
     "wheel": "straight",
@@ -65,6 +66,7 @@ ALIASES: Mapping[str, str] = {
 LOOKALIKES = (
     *("straight flush", "royal flush", "royal", "flush draw", "straight draw"),
     *("five of a kind", "5 of a kind", "three pair", "three pairs", "3 pair", "3 pairs"),
+    *("no pair", "no pairs", "steel wheel"),
 )
 
 _read = LabelReader({label: label for label in LABELS} | dict(ALIASES), LOOKALIKES)
