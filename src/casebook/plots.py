@@ -139,10 +139,9 @@ def dashboard(
     _groups_panel(axes[0, 1], metrics)
     _length_panel(axes[1, 0], metrics)
     _kl_panel(axes[1, 1], metrics, validation)
+    ends = metrics["step"].min() - 1, metrics["step"].max() + 1
     for ax in axes.flat:
-        ax.set_xlim(metrics["step"].min() - 1, metrics["step"].max() + 1)
-    for ax in axes[1]:
-        ax.set_xlabel("optimiser step")
+        ax.set(xlim=ends, xlabel="optimiser step" if ax in axes[1] else "")
     if findings is not None:
         lines = [textwrap.fill(f"! {f.message} {f.evidence} {f.advice}", 125) for f in findings]
         said = "\n".join(lines) or "The doctor found no fault."
@@ -339,7 +338,8 @@ def _length_panel(ax: Axes, metrics: pd.DataFrame) -> None:
 
 def _kl_panel(ax: Axes, metrics: pd.DataFrame, validation: pd.DataFrame | None) -> None:
     ax.set_title("KL from the base and entropy (nats a token)")
-    curves, ends = [("entropy", "entropy", COLORS["well formed"])], []
+    gap = ("sampler_gap", "sampler's gap", COLORS["planted"])  # where rounded weights sample
+    curves, ends = [("entropy", "entropy", COLORS["well formed"]), gap], []
     if "kl" in metrics and metrics["kl"].notna().any():
         curves.append(("kl", "KL", COLORS["policy"]))
     elif validation is not None and "kl_from_base" in validation:
