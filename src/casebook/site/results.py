@@ -185,8 +185,8 @@ def expected(comparison: Mapping[str, Any]) -> str:
     if way in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
         said.append(f"{DIRECTIONS[way]} {shown(number)}")
     elif way:
-        beyond = f" beyond {shown(comparison.get('margin', records.claims.MARGIN))}"
-        said.append(WAYS.get(way, way) + beyond * (way == "equivalent"))
+        margin = shown(comparison.get("margin", records.claims.MARGIN)).replace("%", "points")
+        said.append(WAYS.get(way, way) + f" beyond {margin}" * (way == "equivalent"))
     return ", ".join([*said, *["by less"] * ("gains_less_than" in comparison)])
 
 
