@@ -63,14 +63,14 @@ def test_the_untrained_base_asked_for_the_label_alone_is_nearly_as_good():
 def test_large_steps_lose_what_was_gained_with_the_kl_term_too():
     places = ("hot_0.1/after", "hot_0.1/before", "beta_0.1/after")
     ends, starts, calm = (mean(f"{it}/sampled_accuracy") for it in places)
-    assert abs(ends - starts) < 0.05 < 0.4 < calm - ends
+    assert 0 < ends - starts < 0.1 < 0.3 < calm - ends
     curves = [r["validation"]["greedy_accuracy"] for r in committed("landuse", "nano", "hot_0.1")]
     lost = [max(curve) - curve[-1] > (max(curve) - curve[0]) / 2 for curve in curves]
-    assert sorted(lost) == [False, True, True]
+    assert sorted(lost) == [False, False, True, True, True]
     pushed = committed("landuse", "nano", "hot_0")
     bare = sorted(run["after"]["sampled_accuracy"]["value"] for run in pushed)
-    assert bare[0] == 0 < 0.1 < bare[1]
-    assert quotes("no-kl-falls-hot", "with the term and without", "and here one does")
+    assert bare[2] == 0 < 0.1 < bare[3]
+    assert quotes("no-kl-falls-hot", "with the term and without", "the two that were added")
 
 
 def test_the_embedded_model_begins_with_most_of_the_form():
