@@ -48,6 +48,10 @@ def test_a_megabyte_is_read_in_no_time():
     assert not rungs.whole_answer("7" * 1_000_000, "87", "[0-9]{2}").correct
 
 
+def test_in_free_advice_no_answer_is_read():
+    assert load_case("landuse").grade("oat", "oat", "rung-advice").answer is None
+
+
 def test_one_reward_tells_the_right_card_and_the_other_does_not():
     row = {"answer": ["KD"] * 4, "choices": [["5C", "KD"]] * 4}
     written, rewards = ["KD", "5C", "the KD", ""], load_case("poker").rewards

@@ -96,7 +96,7 @@ def with_rungs(case: Case, rungs: Mapping[str, Rung]) -> Case:
 
 def whole_answer(text: str, answer: Any, answers: str) -> Grade:
     """Well formed is an answer and nothing else; leniently, the only one that stands in the text
-    counts.
+    counts. Letters count as they are, for the rewards as well: "Corn" is not "corn".
 
     >>> whole_answer("87", "87", "[0-9]{2}").strict, whole_answer("It is 87", "87", "87").strict
     (True, False)

@@ -4,12 +4,14 @@ Figures are pooled over the seeds of an arm and stand with their 95 % interval.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
 from statistics import mean
 from typing import Any
 
+import pandas as pd
 import yaml
+from pandas.io.formats.style import Styler
 
 from casebook import paths, records
 from casebook.case import PROFILES, Case, known_cases, load_case
@@ -81,9 +83,8 @@ def learned(case: Case) -> dict[str, Any]:
         if alone := records.committed(case.name, "nano", LABEL_ARM):
             told["alone"] = _accuracies(alone, "before")
         for method in TAUGHT:  # with the main arm's prompt
-            taught = records.committed(case.name, "nano", method)
-            taught = [run for run in taught if _variant(run) == _variant(runs[0])]
-            if taught:
+            own = records.committed(case.name, "nano", method)
+            if taught := [run for run in own if _variant(run) == _variant(runs[0])]:
                 told[method] = _accuracies(taught, "after")
     return told
 
@@ -188,6 +189,17 @@ def expected(comparison: Mapping[str, Any]) -> str:
         margin = shown(comparison.get("margin", records.claims.MARGIN)).replace("%", "points")
         said.append(WAYS.get(way, way) + f" beyond {margin}" * (way == "equivalent"))
     return ", ".join([*said, *["by less"] * ("gains_less_than" in comparison)])
+
+
+def predicted(predictions: Iterable[Mapping[str, Any]]) -> Styler:
+    """Some of `records.predictions` as a table: what was expected and why, and what came."""
+    rows = (
+        {"figure": it["what"], "expected": expected(it), "because": it["reason"]}
+        | {"outcome": it["outcome"] + ", exploratory" * it["exploratory"]}
+        | {"measured": it["measured"]}
+        for it in predictions
+    )
+    return pd.DataFrame(rows).style.hide(axis="index")
 
 
 def _variant(run: Mapping[str, Any]) -> str | None:
