@@ -4,8 +4,8 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "casebook"
 BUDGETS = {  # lines of Python, blank lines and docstrings included
-    **{"cases/poker": 995, "cases/landuse": 2_530, "cases/gsm8k": 1_750, "cases/math": 1_980},
-    **{"training": 1_520, "models": 1_330, "site": 1_415, "experiments": 1_020, "records": 1_210},
+    **{"cases/poker": 1_000, "cases/landuse": 2_530, "cases/gsm8k": 1_750, "cases/math": 1_980},
+    **{"training": 1_520, "models": 1_330, "site": 1_410, "experiments": 1_020, "records": 1_210},
     **{"redteam": 700, "killable.py": 165, "newcase": 290, "folder.py": 160},
     **{"preflight": 495, "grpo.py": 590, "rewards": 620, "settings.py": 520, "plots.py": 425},
     **{

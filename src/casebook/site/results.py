@@ -9,9 +9,7 @@ from os.path import commonprefix
 from statistics import mean
 from typing import Any
 
-import pandas as pd
 import yaml
-from pandas.io.formats.style import Styler
 
 from casebook import paths, records
 from casebook.case import PROFILES, Case, known_cases, load_case
@@ -191,15 +189,13 @@ def expected(comparison: Mapping[str, Any]) -> str:
     return ", ".join([*said, *["by less"] * ("gains_less_than" in comparison)])
 
 
-def predicted(predictions: Iterable[Mapping[str, Any]]) -> Styler:
-    """Some of `records.predictions` as a table: what was expected and why, and what came."""
-    rows = (
-        {"figure": it["what"], "expected": expected(it), "because": it["reason"]}
-        | {"outcome": it["outcome"] + ", exploratory" * it["exploratory"]}
-        | {"measured": it["measured"]}
-        for it in predictions
-    )
-    return pd.DataFrame(rows).style.hide(axis="index")
+def predicted(predictions: Iterable[Mapping[str, Any]]) -> str:
+    """Some of `records.predictions` as a Markdown table: what was expected and why, what came."""
+    rows = [["figure", "expected", "because", "outcome", "measured"], ["---"] * 5]
+    for it in predictions:
+        outcome = it["outcome"] + ", exploratory" * it["exploratory"]
+        rows.append([it["what"], expected(it), it["reason"], outcome, it["measured"]])
+    return "\n".join(records.table_row(*row) for row in rows)
 
 
 def _variant(run: Mapping[str, Any]) -> str | None:
