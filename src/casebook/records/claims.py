@@ -188,7 +188,7 @@ def _rows(case: str) -> list[dict[str, Any]]:
 
 def _read(case: str, name: str) -> Any:
     path = CASES / case / name
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+    return yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) if path.exists() else None
 
 
 def _comparisons(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,11 @@ renders all of it, `report` joins the rendered pages of a case into one file, `t
 what models wrote, and `tables` keeps what README and docs show of the records up to date.
 """
 
+import sys
+
+# For nbformat, jsonschema would load a grammar that takes longer than all the rest together.
+sys.modules.setdefault("rfc3987_syntax", None)
+
 from casebook.site.build import build_site
 from casebook.site.pages import link_notebooks, mathml, reading_minutes
 from casebook.site.tables import write_tables

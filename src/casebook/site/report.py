@@ -24,10 +24,8 @@ def write_report(case: Case, chapters: Sequence[Page], output: Path) -> None:
     sources = {f"source_{case.name}": "writeup"}
     sources |= {page.stem: f"n{page.number}" for page in chapters}
     opening, *parts = (_part(stem, sources, output) for stem in sources)
-    light, dark = (
-        HtmlFormatter(style=f"a11y-high-contrast-{style}").get_style_defs(".highlight pre")
-        for style in ("light", "dark")
-    )
+    styles = (f"a11y-high-contrast-{style}" for style in ("light", "dark"))
+    light, dark = (HtmlFormatter(style=it).get_style_defs(".highlight pre") for it in styles)
     code = f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
     text = page_template("report.html").render(
         case=case,

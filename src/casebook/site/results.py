@@ -136,21 +136,20 @@ def arms(case: str, profile: str) -> dict[str, Any]:
 
 def before_and_after(case: str) -> list[dict[str, Any]]:
     """What a real model wrote on the first test rows, by arm; `same`: how all prompts begin."""
-    found = []
+    found, asked = [], questions(case)
     for run in records.committed(case, "smol"):
         if run["seed"] == 0 and run.get("completions_before"):
             after = {entry["row"]: entry for entry in run["completions"]}
             rows = [(entry, after[entry["row"]]) for entry in run["completions_before"]]
-            model, asks = records.models_of(case, [run]), questions(case).get(run["arm"])
+            model, asks = records.models_of(case, [run]), asked.get(run["arm"], run["arm"])
             same = commonprefix([it["prompt"] for it, _ in rows]).rpartition("\n")[0]  # noqa: RUF071
-            found.append({"asks": asks or run["arm"], "model": model, "rows": rows, "same": same})
+            found.append({"asks": asks, "model": model, "rows": rows, "same": same})
     return found
 
 
 def answers(case: str) -> dict[str, list[dict[str, Any]]]:
     """The written policy of what a case's answer is: rule -> at most two examples of a grade."""
-    path = records.claims.CASES / case / "answers.yaml"
-    policy = yaml.safe_load(path.read_text(encoding="utf-8"))
+    policy = yaml.safe_load((records.claims.CASES / case / "answers.yaml").read_text("utf-8"))
     shown = {}
     for name, rule in policy["rules"].items():
         own = [example for example in policy["examples"] if example["rule"] == name]

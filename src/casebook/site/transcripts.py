@@ -43,12 +43,13 @@ def write_transcripts(folder: Path) -> dict[str, int]:
 
 def _runs(case: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """The runs of a case that kept their completions, in words, and what they wrote."""
+    asked = questions(case)
     yield "nano, the recorded run", records.committed_completions(case, "nano")
     for profile in (name for name, about in PROFILES.items() if not about.embedded):
         for arm in records.arms_with_completions(case, profile):
             model = records.models_of(case, records.committed(case, profile, arm))
-            asked = questions(case).get(arm, arm)
-            yield f"{asked} ({model})", records.committed_completions(case, profile, arm)
+            told = f"{asked.get(arm, arm)} ({model})"
+            yield told, records.committed_completions(case, profile, arm)
     own = {part.parents[1] for part in (paths.runs_dir() / case).glob("*/*/completions/train_*")}
     for run in sorted(own, key=lambda run: run.stat().st_mtime, reverse=True)[:MOST_RUNS]:
         parts = sorted((run / "completions").glob("train_*.parquet"))
