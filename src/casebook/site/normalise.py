@@ -15,13 +15,14 @@ PYTHON = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
+RANDOM = re.compile(r"(?<=\bT_)[0-9a-f]{5}(?=[_\" ])|(?<= at 0x)[0-9a-f]+")  # of a styled table
 
 
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The executed notebook as it is committed: everything in it is from its source or results.
 
-    Removed are the injected parameters, papermill's and the kernel's notes, timings, widget
-    state and the path of the checkout; streams are merged, cells numbered and their ids kept.
+    Removed are the injected parameters, papermill's and the kernel's notes, timings, widget state,
+    random ids and the path of the checkout; streams are merged, cells numbered, their ids kept.
 
     Raises:
         CasebookError: larger than 300 kB; the message names the largest cell.
@@ -42,10 +43,8 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     size = len(nbformat.writes(clean).encode())
     if size > LARGEST:
         worst = max(clean.cells, key=lambda cell: len(json.dumps(cell)))
-        raise CasebookError(
-            f"{size // 1000} kB with its outputs, {LARGEST // 1000} are allowed; the largest "
-            f"cell begins with {worst.source.splitlines()[0]!r}"
-        )
+        said = f"{size // 1000} kB with its outputs, {LARGEST // 1000} are allowed; the largest"
+        raise CasebookError(f"{said} cell begins with {worst.source.splitlines()[0]!r}")
     return clean
 
 
@@ -68,7 +67,7 @@ def _clean_outputs(outputs: list, count: int) -> list:
             output.text = _without_paths("\n".join(line.rpartition("\r")[2] for line in lines))
         for kind, value in output.get("data", {}).items():
             if kind.startswith("text/"):
-                output.data[kind] = _without_paths(value)
+                output.data[kind] = RANDOM.sub(f"{count:05x}", _without_paths(value))
     return clean
 
 
