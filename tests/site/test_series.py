@@ -195,7 +195,7 @@ def executed_notebook():
                     new_output("display_data", data={widget: {"model_id": "4"}}),
                     new_output(
                         "execute_result",
-                        data={"text/plain": f"'{paths.ROOT}/a' at 0x7f", "image/png": "aGFuZA=="},
+                        data={"text/plain": f"{paths.ROOT}/T_0a1b2_ at 0x7", "image/png": "aGFu"},
                         metadata={"image/png": {"alt": "a hand"}},
                         execution_count=7,
                     ),
@@ -218,7 +218,7 @@ def test_normalising_leaves_only_what_comes_from_source_and_results():
     assert set(clean.metadata) == {"kernelspec", "language_info"}
     stream, result = clean.cells[2].outputs
     assert stream.text == "step 2\nruns at ."
-    assert result.data == {"text/plain": "'a' at 0x00002", "image/png": "aGFuZA=="}
+    assert result.data == {"text/plain": "T_00002_ at 0x00002", "image/png": "aGFu"}
     assert result.metadata == {"image/png": {"alt": "a hand"}}
     assert result.execution_count == 2
     assert nbformat.validate(clean) is None
