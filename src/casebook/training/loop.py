@@ -100,7 +100,8 @@ def training_rows(config: Config, tokenizer: Any) -> tuple[Dataset, int]:
     rows = rows.select(range(min(config.train_limit or len(rows), len(rows))))
     room = config.max_seq_length - config.max_completion_length
 
-    kept = rows.filter(lambda row: len(token_ids(tokenizer, row["prompt"])) <= room)
+    fits = [len(token_ids(tokenizer, prompt)) <= room for prompt in rows["prompt"]]
+    kept = rows.select(np.flatnonzero(fits))
     if not len(kept):
         raise CasebookError(f"no training prompt fits into {room} tokens: raise max_seq_length")
     prompts = config.generation_batch_size // config.num_generations
