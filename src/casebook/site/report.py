@@ -42,23 +42,23 @@ def _part(stem: str, sources: Mapping[str, str], output: Path) -> dict[str, Any]
     prefix = sources[stem]
     page = BeautifulSoup((output / f"{stem}.html").read_text(encoding="utf-8"), "html.parser")
     article = page.select_one("article.bd-article")
-    for useless in article.select(".tag_install, .headerlink"):
+    for useless in article.find_all(class_=["tag_install", "headerlink"]):
         useless.decompose()
-    for code in article.select(".cell_input"):
+    for code in article.find_all(class_="cell_input"):
         fold = page.new_tag("details", attrs={"class": "code"})
         (code.find_parent("details") or code).replace_with(fold)
         fold.append(page.new_tag("summary", string="Code"))
         fold.append(code.div)
-    for link in article.select("a[href]"):
+    for link in article.find_all("a", href=True):
         address, _, anchor = link["href"].partition("#")
         target = sources.get(address.removesuffix(".html")) if address else prefix
         if target:
             link["href"] = f"#{target}-{anchor}" if anchor else f"#{target}"
         elif not re.match(r"[a-z]+:", address):  # not in this file, or a picture's own
             link.unwrap()
-    for tag in article.select("[id]"):
+    for tag in article.find_all(id=True):
         tag["id"] = f"{prefix}-{tag['id']}"
-    for picture in article.select("img"):
+    for picture in article.find_all("img"):
         file = output / picture["src"]
         picture["src"] = f"data:{mimetypes.guess_type(file)[0]};base64,{_encoded(file)}"
     for heading in article.find_all(re.compile("^h[1-5]$")):
