@@ -31,12 +31,8 @@ def alone(tmp_path):
         # Colab's machines have Unsloth after the install cell wherever a GPU answers.
         path = os.pathsep.join([str(folder.parent), str(paths.ROOT / "src")])
         kept = {k: v for k, v in os.environ.items() if k != "CASEBOOK_BACKEND"}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            env=kept | {"PYTHONPATH": path, "CASEBOOK_ROOT": str(paths.ROOT)} | environment,
-        )
+        env = kept | {"PYTHONPATH": path, "CASEBOOK_ROOT": str(paths.ROOT)} | environment
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
         return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
     return run

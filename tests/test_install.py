@@ -83,10 +83,6 @@ def test_the_gpu_is_asked_by_its_driver(answer, capability, monkeypatch, tmp_pat
 
 def test_it_runs_before_anything_is_installed():
     code = "import casebook.install as i, sys; print('numpy' in sys.modules, i.ROOT)"
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(paths.ROOT / "src")},
-    )
+    command, env = [sys.executable, "-S", "-c", code], {"PYTHONPATH": str(paths.ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.stdout.split() == ["False", str(paths.ROOT)], done.stderr

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from scipy.special import expit
 
 from casebook import CasebookError
 from casebook.stats import contrast, difference_interval, holm, mean_interval, pass_at_k, pool_seeds
@@ -112,15 +113,24 @@ def test_the_interval_of_pooled_seeds_covers_95_percent(ratio):
     assert 0.93 <= inside / 3000 <= 0.97
 
 
-def test_errors_are_clustered_over_rows_that_belong_together():
-    rng, inside, blind = np.random.default_rng(1), 0, 0
-    blocks = np.repeat(np.arange(40), 5)
+@pytest.mark.parametrize("sharp", [1, 1e6], ids=["one sample", "greedy"])
+@pytest.mark.parametrize(
+    ("before", "after", "least"), [(0, 0.5, 0.93), (-2, 2, 0.93), (1.9, 3.2, 0.9), (3, 4.5, 0.8)]
+)
+def test_right_answers_in_clusters_are_covered_less_only_near_100_percent(
+    before, after, least, sharp
+):
+    """Logits of one untrained model and of five trainings, each with a part of its own."""
+    rng, blocks, inside = np.random.default_rng(1), np.arange(50).repeat(4), 0
+    many = rng.normal(size=10**6)
+    right = [expit(sharp * (before + 2**0.5 * many)), expit(sharp * (after + 3.09**0.5 * many))]
     for _ in range(1000):
-        values = [(1, rng.normal(size=(3, 40))[:1].repeat(5, axis=1) + rng.normal(size=(3, 200)))]
-        inside += (f := contrast(values, blocks)).low < 0 < f.high
-        blind += (f := contrast(values)).low < 0 < f.high
-    assert 0.93 <= inside / 1000 <= 0.97
-    assert blind / 1000 < 0.8
+        rows = rng.normal(size=50)[blocks] + rng.normal(size=200)
+        own = rows + 0.3 * rng.normal(size=(5, 1)) + rng.normal(size=(5, 200))
+        shares = [(-1, expit(sharp * (before + rows))), (1, expit(sharp * (after + own)))]
+        found = contrast([(sign, rng.random(p.shape) < p) for sign, p in shares], blocks)
+        inside += found.low <= right[1].mean() - right[0].mean() <= found.high
+    assert least <= inside / 1000 <= 0.98
 
 
 def test_power_is_the_share_of_true_differences_that_are_told():

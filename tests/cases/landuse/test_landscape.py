@@ -296,11 +296,8 @@ def test_a_notebook_shows_a_planners_own_fields(name, save, tmp_path, monkeypatc
     copy = tmp_path / f"{name}.ipynb"
     command = ["papermill", str(ROOT / "notebooks" / f"{name}.ipynb"), str(copy)]
     told = ["-p", "PROFILE", "smoke", "-p", "LANDSCAPE", str(save(fields))]
-    done = subprocess.run(
-        [sys.executable, "-m", *command, *told, "--no-progress-bar"],
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", *command, *told, "--no-progress-bar"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert nbformat.read(copy, as_version=4).cells
     assert list((tmp_path / "figures").glob("*.png"))
