@@ -121,7 +121,17 @@ def test_rows_of_a_table_become_a_case_that_trains_two_steps(here):
     newcase.new("mine", here / "rows.csv", "label")
     nano.build("mine", steps=2)
     quick = {"max_steps": 2, "per_device_train_batch_size": 16, "save_steps": 2, "test_limit": 2}
-    run = training.train(training.read_config(here / "mine/nano.yaml", quick), here / "run")
+    config = training.read_config(here / "mine/nano.yaml", quick)
+    run = training.train(config, here / "run")
     assert run.record()["case"] == load_case("mine").name == str(here / "mine")
     measured = ["evaluate", "--case", "mine", "--limit", "2", "--model", str(run.adapter)]
     assert CliRunner().invoke(cli.app, measured).exit_code == 0
+    begun, task = training.default_folder(config), here / "mine/task.py"
+    task.write_text(task.read_text() + "\n# graded otherwise\n")
+    assert training.default_folder(config) != begun
+
+
+def test_clusters_of_the_casebooks_own_cases_are_no_leaks():
+    poker = load_case("poker")
+    rows = {split: poker.load(split).select(range(50)).to_list() for split in checks.SPLITS}
+    assert not list(checks._leaks(poker, rows))

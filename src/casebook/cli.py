@@ -205,7 +205,7 @@ def evaluate(
     data_dir: DataDir = None,
 ) -> None:
     """Measure a model on a case's rows: accuracy with 95 % intervals, as in record.json."""
-    variant = f"shots{shots}" if shots else variant
+    variant = "-".join(filter(None, (variant, shots and f"shots{shots}"))) or None
     case = load_case(case).name  # a folder as records write it
     load_case(case).grade("", "", variant=variant)  # an unknown variant is an error here
     check_name("profile", profile or "nano", PROFILES)
@@ -508,7 +508,7 @@ def _renewing() -> Callable[[Any], None]:
             due[0] = time.monotonic() + 300
             try:
                 build_site()
-            except CasebookError as error:  # the next one tries again
+            except (CasebookError, OSError, ValueError) as error:  # the next one tries again
                 _say(str(error))
 
     return renew

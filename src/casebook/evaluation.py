@@ -179,8 +179,8 @@ def evaluate(
     if (limit or 0) < 0 or samples < 0 or not (greedy or samples):
         raise CasebookError("limit and samples must be 0 or more, with greedy or samples there")
     data = case.load(split, profile=profile, variant=variant)
-    asked = data.take(min(limit or len(data), len(data)))
-    prompts = [token_ids(tokenizer, prompt) for prompt in asked["prompt"]]
+    asked = data.take(min(limit or len(data), len(data))).to_list()
+    prompts = [token_ids(tokenizer, row["prompt"]) for row in asked]
     kept = _fitting(prompts, model, settings, f"{case.name}/{variant}")
     rule = constraint_for(settings.get("constraint", "none"), case.labels, tokenizer)
     jobs = [(i, "greedy", 0) for i in kept if greedy]

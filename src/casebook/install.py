@@ -21,7 +21,7 @@ KEPT = ("torch", "numpy", "pillow")
 # Read once by a kernel, and broken by another version beneath them: pandas brings pyarrow along.
 LOADED = ("numpy", "pandas", "pyarrow", "PIL", "torch", "transformers", "datasets", "torchao")
 LIGHT = ("datasets",)
-TRAINING = ("accelerate", "datasets", "peft", "transformers", "trl")
+TRAINING = ("accelerate", "datasets", "peft", "transformers", "trl", "wandb")
 OF_UNSLOTH = ("unsloth", "unsloth-zoo", "bitsandbytes")
 VLLM_FROM = 8.0  # compute capability; a T4 has 7.5, where Unsloth's notebooks use an older vLLM
 

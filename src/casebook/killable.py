@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 _ENDED = 3  # the exit code of a worker whom nobody asks any more
@@ -41,12 +41,10 @@ class Keeper:
     Args:
         program: the path of the script; it is run alone, and finds what this process finds.
         arguments: of its command line.
-        environment: variables that it has besides this process's own.
     """
 
-    def __init__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None):
+    def __init__(self, program: str, *arguments: str):
         self._command = ["-P", os.path.abspath(program), *arguments]
-        self._environment = dict(environment or {})
         self._lock = threading.Lock()
         self._process: subprocess.Popen | None = None
         atexit.register(self.end)
@@ -104,7 +102,7 @@ class Keeper:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # an interrupt from the keyboard is not meant for it
             # Sets and SymPy's terms are ordered by hash: with a fixed seed all workers agree.
-            env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"} | self._environment,
+            env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"},
         )
         return self._process
 

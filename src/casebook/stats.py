@@ -264,7 +264,7 @@ def pack_bits(bits: ArrayLike) -> str:
 
 
 def unpack_bits(text: str, rows: int) -> np.ndarray:
-    """What `pack_bits` packed: `(rows, samples)` booleans; at least eight rows, or one sample.
+    """What `pack_bits` packed: `(rows, samples)` booleans, of at least eight rows.
 
     >>> unpack_bits(pack_bits([[1, 0], [0, 0], [1, 1], [0, 1]] * 2), 8)[:2].tolist()
     [[True, False], [False, False]]

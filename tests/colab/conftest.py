@@ -302,12 +302,8 @@ def python_in(warm_python):
     """`python_in(checkout, code, argument)`: what Python prints in a copy, with the stand-ins."""
 
     def run(checkout: Path, code: str, *arguments: str) -> str:
-        done = subprocess.run(
-            [*warm_python(checkout), "-c", code, *arguments],
-            cwd=checkout,
-            capture_output=True,
-            text=True,
-        )
+        command = [*warm_python(checkout), "-c", code, *arguments]
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 

@@ -44,10 +44,7 @@ def test_a_defect_that_is_put_back_is_seen(defect, copy_checkout, tmp_path):
     quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *quiet, defect["test"]],
-        cwd=checkout,
-        env=environment,
-        capture_output=True,
-        text=True,
+        **{"cwd": checkout, "env": environment, "capture_output": True, "text": True},
     )
     assert done.returncode == 1, f"nothing went red:\n{done.stdout[-2000:]}"
     failed = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)

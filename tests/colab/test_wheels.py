@@ -58,12 +58,8 @@ def loaded():
     lines = {}
     # The real model of the laptop may not be here; the embedded ones are.
     for files in (GPU, [p for p in CONFIGS if p.stem == "nano"]):
-        done = subprocess.run(
-            [sys.executable, HERE / "loading_calls.py", *files],
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
+        command = [sys.executable, HERE / "loading_calls.py", *files]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr[-2000:]
         for line in done.stdout.splitlines():
             if line.startswith("RESULT "):

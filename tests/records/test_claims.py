@@ -313,7 +313,7 @@ def test_without_records_a_claim_was_not_run(load, write_arm):
     (claim,) = load(REAL)
     assert (claim["evidence"], claim["verdict"]) == ("none", "not run here")
     assert claim["command"] == "casebook experiments poker --profile smol"
-    assert records.tally(["poker"]) == {"poker": {("none", "not run here"): 1}}
+    assert records.tally({"poker": [claim]}) == {"poker": {("none", "not run here"): 1}}
     assert "not run here: 1, by design: 0)</summary>" in records.verdict_tables([claim])
 
 
@@ -403,7 +403,7 @@ def test_what_was_known_when_it_was_written_is_exploratory_and_counted_apart(loa
         CLAIM | {"id": "f", "weight": "slip"},
     )
     assert [row["exploratory"] for row in rows[:5]] == [False, False, False, True, True]
-    counts = records.tally(["poker"])
+    counts = records.tally({"poker": rows})
     assert counts["poker"] == {
         ("computation", "does not hold"): 1,
         ("citation", "does not hold"): 1,
@@ -420,7 +420,7 @@ def test_both_sides_seeds_are_said_and_a_comparison_counts_once(load, write_arm)
     row = NANO | {"compare": [COMPARISON | {"right": "other/after/accuracy"}]}
     claim, _ = load(row, row | {"id": "again"})
     assert claim["measured"].endswith("(3 and 2 seeds)")
-    assert records.corrected()["number"] == 1
+    assert records.corrected({"poker": [claim, claim]})["number"] == 1
 
 
 # Figures that are computed from a record

@@ -42,7 +42,7 @@ def run_experiments(
         arms: names of arms; all by default.
         seeds: seeds; those the arm names by default.
         jobs: trainings at a time, each in a process with one thread; no more than cores.
-        again: make records anew that are there, for a change of figures that is meant.
+        again: make records anew that are there, from another commit than theirs.
         gpu: train on a GPU also what the profile trains on a CPU. The record says so.
         log: called with one line for each record.
 

@@ -267,7 +267,7 @@ def _graded(
         line = dict(zip(("row", "decoding", "sample"), job, strict=True))
         said.append(line | {"completion": text, "tokens": len(ids), "truncated": not ended})
     table = graded(case, (asked[job[0]] for job in jobs), said, plan["variant"])
-    return Evaluation(table, case.labels)
+    return Evaluation(table, case.labels, dropped=len(asked) - len(kept))
 
 
 def _check_texts(config: Config, written: Mapping[str, Sequence[list]]) -> None:

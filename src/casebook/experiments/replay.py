@@ -210,6 +210,8 @@ def _compare_completions(record: Mapping[str, Any], compare: "_Comparer") -> Non
     variant = record["config"]["variant"]
     rows = load_case(record["case"]).load("train", record["profile"], record["seed"], variant)
     by_prompt = {training.text_of(row["prompt"]): row for row in rows}
+    if gone := set(written["prompt"]) - set(by_prompt):
+        return compare.exactly("prompts that are no training rows now", 0, len(gone))
     columns = pd.DataFrame([by_prompt[prompt] for prompt in written["prompt"]]).to_dict("list")
     columns["prompts"] = columns.pop("prompt")
     columns["completions"] = written["completion"].tolist()

@@ -90,22 +90,15 @@ class PeftLanguageModel:
         return get_peft_model(model, config)
 
 
-class FastLanguageModel:
-    """Unsloth's class of this name where Unsloth was chosen, else `PeftLanguageModel`."""
+class _Chosen:
+    """Unsloth's class where Unsloth was chosen, else `PeftLanguageModel`: decided at each use."""
 
-    @staticmethod
-    def from_pretrained(*args: Any, **arguments: Any) -> tuple[PreTrainedModel, Any]:
-        """Model and tokenizer."""
-        return _class().from_pretrained(*args, **arguments)
-
-    @staticmethod
-    def get_peft_model(*args: Any, **arguments: Any) -> PreTrainedModel:
-        """The model with a LoRA adapter."""
-        return _class().get_peft_model(*args, **arguments)
+    def __getattr__(self, name: str) -> Any:
+        unsloth = sys.modules["unsloth"] if unsloth_chosen() else None
+        return getattr(unsloth.FastLanguageModel if unsloth else PeftLanguageModel, name)
 
 
-def _class() -> Any:
-    return sys.modules["unsloth"].FastLanguageModel if unsloth_chosen() else PeftLanguageModel
+FastLanguageModel = _Chosen()
 
 
 def load_policy(

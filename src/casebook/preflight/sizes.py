@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 import yaml
 from transformers import AutoConfig
@@ -133,9 +134,8 @@ def machine_for(settings: Mapping[str, Any], gpu: str | None = None) -> Machine:
         check_name("GPU", gpu, cards())
         return cards()[gpu]
     if settings.get("use_cpu"):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        return Machine("this machine's memory", sizes["MemAvailable"], sizes["MemTotal"], gpu=False)
+        memory = psutil.virtual_memory()
+        return Machine("this machine's memory", memory.available, memory.total, gpu=False)
     if not torch.cuda.is_available():
         raise CasebookError(
             f"{settings['case']}/{settings['profile']} needs a GPU, and there is none here: name "

@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from casebook.case import CasebookError, check_name, known_cases, load_case
+from casebook.case import CasebookError, check_name, known_cases
 from casebook.records import studies
 from casebook.records.figures import (
     Figures,
@@ -479,21 +479,20 @@ def counts(row: Mapping[str, Any]) -> bool:
     return row["weight"] != "slip" and not row.get("by_design")
 
 
-def tally(cases: Iterable[str] | None = None) -> dict[str, dict[tuple[str, str], int]]:
+def tally(claims: Mapping[str, Sequence[Mapping]]) -> dict[str, dict[tuple[str, str], int]]:
     """How many claims of each write-up hold or not, kinds of evidence apart.
 
     Args:
-        cases: names of cases; all, in the order of their notebooks, unless given.
+        claims: case -> its claims, as `load_claims` has them.
 
     Returns:
         Case -> (evidence, word of `WORDS` or `not run here`) -> number of claims that are counted;
         exploratory ones apart (`EXPLORATORY`). All cases have the same columns, those that any of
         them uses, in the order of `VERDICTS`.
     """
-    cases = cases or sorted(known_cases(), key=lambda name: load_case(name).number)
-    found = {case: Counter() for case in cases}
+    found = {case: Counter() for case in claims}
     for case, count in found.items():
-        for row in filter(counts, load_claims(case)):
+        for row in filter(counts, claims[case]):
             called = EXPLORATORY if row["exploratory"] else {}
             count[called.get(row["evidence"], row["evidence"]), row["word"]] += 1
     columns = [
@@ -538,10 +537,10 @@ def _why(row: Mapping[str, Any]) -> str:
     return why + (f" ({row['computed_in']})" if "computed_in" in row else "")
 
 
-def corrected() -> dict[str, int]:
-    """All comparisons that claims which are counted rest on, each once: their `number`, how many
-    are `told` from no difference at 5 %, and how many Holm's correction over all of them leaves."""
-    rows = [row for case in known_cases() for row in filter(counts, load_claims(case))]
+def corrected(claims: Mapping[str, Sequence[Mapping]]) -> dict[str, int]:
+    """The comparisons that counted claims rest on, each once: their `number`, how many are `told`
+    from no difference at 5 %, and how many Holm's correction over all of them leaves."""
+    rows = [row for of_case in claims.values() for row in filter(counts, of_case)]
     p = [*{(d.value, d.p): d.p for row in rows for d in row.get("differences", ())}.values()]
     return {"number": len(p), "told": sum(x <= 0.05 for x in p), "left": holm(p)}
 

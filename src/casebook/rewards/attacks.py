@@ -146,7 +146,6 @@ def attacks(
     reasoning: str = "step by step",
     tags: Sequence[str] = ("think", "answer"),
     lookalikes: Sequence[str] = (),
-    frame: Sequence[str] = (),
 ) -> list[Attack]:
     """The attacks on a task, the completion that is meant first.
 
@@ -157,7 +156,6 @@ def attacks(
         reasoning: a thought that does not give the answer away.
         tags: the tags of thought and answer; none where the answer alone was asked for.
         lookalikes: answers that are none, such as a longer name with a label in it.
-        frame: a thought, and what stands before and behind the answer, instead of those of `tags`.
 
     Raises:
         CasebookError: a right answer without a letter or digit, or no wrong one.
@@ -177,7 +175,7 @@ def attacks(
         raise CasebookError(f"give a wrong answer, or labels that include one; got {wrong!r}")
     think, answer = tags or ("", "")
     told = {"right": right, "wrong": wrong, "prompt": prompt, "reasoning": reasoning}
-    fields = _fields(told | {"think": think, "answer": answer}, labels, frame)
+    fields = _fields(told | {"think": think, "answer": answer}, labels)
     in_place, by_form = "{thought}{open}%s{close}", _WITH_TAGS if tags else _WITHOUT_TAGS
     found = [
         Attack(name, text, deserves, prompt, right)
@@ -269,13 +267,12 @@ def unsound(
     return faults
 
 
-def _fields(told: Mapping[str, str], labels: Sequence[str], frame: Sequence[str]) -> dict[str, str]:
+def _fields(told: Mapping[str, str], labels: Sequence[str]) -> dict[str, str]:
     """What the templates are filled with."""
     right, think, answer = told["right"], told["think"], told["answer"]
     line, opened = f"{told['reasoning']}\n", f"<{think}><{answer}>"
     thought = f"<{think}>\n{line}</{think}>\n" if think else ""
     start, end = (f"<{answer}>", f"</{answer}>") if answer else ("", "")
-    thought, start, end = frame or (thought, start, end)
     careful = f"{thought}{start}{right}{end}"
     return {
         **told,

@@ -57,7 +57,8 @@ def numbered_cases() -> list[Case]:
 def counted() -> dict[str, Any]:
     """The claims of all cases: their `number`, and as `rows` what decided -> word -> number."""
     together: Counter = Counter()
-    for found in records.tally().values():
+    claims = {case.name: records.load_claims(case.name) for case in numbered_cases()}
+    for found in records.tally(claims).values():
         together.update(found)  # all have the same columns, in one order
     rows: dict[str, dict[str, int]] = {}
     for (evidence, word), count in together.items():
@@ -180,7 +181,7 @@ def expected(comparison: Mapping[str, Any]) -> str:
         return f"{number:g} {unit}" if unit else f"{100 * number:g} %"
 
     said = [f"{word} {shown(comparison[n])}" for n, word in BOUNDS.items() if n in comparison]
-    if way in DIRECTIONS and (number := records.claims.number_in(comparison["left"])):
+    if way in DIRECTIONS and (number := records.claims.number_in(comparison["left"])) is not None:
         said.append(f"{DIRECTIONS[way]} {shown(number)}")
     elif way:
         margin = shown(comparison.get("margin", records.claims.MARGIN)).replace("%", "points")

@@ -13,6 +13,8 @@ from typing import Any
 from trl import GRPOConfig, ModelConfig, TrlParser
 
 from casebook.case import CasebookError, Settings, load_case
+from casebook.folder import TASK, place
+from casebook.models import base_weights
 from casebook.models.generation import TEMPLATE
 from casebook.records import digest
 from casebook.settings import FIELDS, TRLS, checked, marked
@@ -72,13 +74,16 @@ def read_config(source: str | Path | tuple[str, str], overrides: Settings | None
 
 
 def settings_mark(config: Config, left_out: Collection[str] | None = None) -> str:
-    """A hash of a training's settings: 16 hexadecimal digits.
+    """A hash of a training's settings, and of a task of one's own with its base: 16 hex digits.
 
     Args:
         left_out: fields that do not count; by default those in which runs of one arm differ.
     """
     left_out = marked("own_run") if left_out is None else left_out
-    return digest({name: v for name, v in config.settings.items() if name not in left_out})
+    asked = {name: v for name, v in config.settings.items() if name not in left_out}
+    if (task := place(config.case) / TASK).is_file():  # it changes from one run to the next
+        asked |= {"task": task.read_text("utf-8"), "base": base_weights(config.settings)}
+    return digest(asked)
 
 
 def reward_functions(config: Config) -> list[Callable]:

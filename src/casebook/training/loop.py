@@ -133,6 +133,7 @@ def _tracked(run: Run, config: Config) -> Iterator[None]:
 
 def _train(run: Run, config: Config, progress: Progress) -> None:
     forget_peak()
+    made_by = provenance()  # before the hours in which the next commit may come
     model, tokenizer, rows, dropped = beginning(config)
     if dropped:
         progress.say(f"{dropped} rows dropped: their prompts leave no room for a completion")
@@ -160,7 +161,7 @@ def _train(run: Run, config: Config, progress: Progress) -> None:
     record = {
         **{"case": config.case, "profile": config.profile, "arm": None, "seed": config.seed},
         "config": config.settings,
-        "provenance": provenance() | {"model": described},
+        "provenance": made_by | {"model": described},
         "inputs": input_digests(config),
         "rows_dropped": dropped,
         **samples,

@@ -177,7 +177,7 @@ def input_digests(config: Config) -> dict[str, Any]:
         rows[split] = digest({name: data[name][:] for name in data.column_names})
     text = list(islice(case.demonstrations(OTHER_TEXT), OTHER_ROWS))
     found = {"rows": rows, "demonstrations": digest(text)}
-    if case.cluster and case.cluster(data[0]):  # `data` are the rows of the last split
+    if case.cluster and case.cluster(data[0]) is not None:  # `data` are the rows of the last split
         found["clusters"] = pd.factorize(pd.Series([case.cluster(row) for row in data]))[0].tolist()
     return found
 
