@@ -117,10 +117,8 @@ def test_the_interval_of_pooled_seeds_covers_95_percent(ratio):
 @pytest.mark.parametrize(
     ("before", "after", "least"), [(0, 0.5, 0.93), (-2, 2, 0.93), (1.9, 3.2, 0.9), (3, 4.5, 0.8)]
 )
-def test_right_answers_in_clusters_are_covered_less_only_near_100_percent(
-    before, after, least, sharp
-):
-    """Logits of one untrained model and of five trainings, each with a part of its own."""
+def test_right_answers_are_covered_less_only_near_100_percent(before, after, least, sharp):
+    """Logits of one untrained model and of five trainings; rows stand in clusters of four."""
     rng, blocks, inside = np.random.default_rng(1), np.arange(50).repeat(4), 0
     many = rng.normal(size=10**6)
     right = [expit(sharp * (before + 2**0.5 * many)), expit(sharp * (after + 3.09**0.5 * many))]

@@ -10,7 +10,6 @@ from casebook.records.claims import (
     corrected,
     counts,
     load_claims,
-    load_expectations,
     load_source,
     models_of,
     predictions,

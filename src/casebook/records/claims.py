@@ -91,7 +91,6 @@ PREDICTIONS_OF = "smol"  # the profile that predictions are about, unless they n
 FEWEST_SEEDS = 3  # below it nothing is claimed about a training
 SIDES = ("left", "right")
 MARGIN = 0.05  # in shares
-EXPECTED = ("rises", "falls", "differs", "equivalent", "not above")
 BOUNDS = {"low": ge, "high": le, "above": gt, "below": lt}
 # Real models in words, where their weights are not the hub's own: name -> (model, its weights).
 MODELS = {"smollm2": ("SmolLM2-135M-Instruct", "weights from a 4-bit file")}
@@ -118,7 +117,7 @@ def load_claims(case: str) -> list[dict[str, Any]]:
         `note`, `exploratory`, and where to look (`BASIS`): a notebook, a document, a record, a
         command, perhaps with the run that one would `want`. Where records decide, all of `compare`
         have to hold; with `ways: true` they are several ways to measure one thing, and the claim
-        is inconclusive where only some hold.
+        is inconclusive where only some hold, or where they differ in opposite directions.
         `measured` are the figures as text, `differences` what was compared, `power` says which of
         them could be told, and `word` is the verdict as pages say it (`WORDS`).
 
@@ -131,12 +130,6 @@ def load_claims(case: str) -> list[dict[str, Any]]:
     profiles = {one["profile"] for row in rows for one in _comparisons(row)}
     runs = [run for profile in sorted(profiles) for run in committed(case, profile)]
     return [_judged(case, row, runs) for row in rows]
-
-
-def load_expectations(case: str) -> list[dict[str, Any]]:
-    """The comparisons of all claims of a case, each with its `claim`'s id and its `profile`."""
-    rows = [row for row in _rows(case) if "id" in row]
-    return [one | {"claim": row["id"]} for row in rows for one in _comparisons(row)]
 
 
 def predictions(case: str) -> list[dict[str, Any]]:
@@ -211,8 +204,10 @@ def _judged(case: str, row: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -
         command = f"casebook experiments {case}" + f" --profile {profile}" * (profile != "nano")
         return row | {"evidence": "none", "verdict": NOT_RUN, "word": NOT_RUN, "command": command}
     outcomes = {OPEN if one.outcome == PARTLY else one.outcome for one in found}
-    closed = [a for a, b in zip(found, compare, strict=True) if b.get("gate") and a.outcome != HELD]
-    if (row.get("ways") and len(outcomes) > 1) or closed:
+    pairs = [*zip(found, compare, strict=True)]
+    closed = [a for a, b in pairs if b.get("gate") and a.outcome != HELD]
+    told = [a.difference for a, b in pairs if b.get("expected") == "differs" and a.outcome == HELD]
+    if (row.get("ways") and (len(outcomes) > 1 or len({d.value > 0 for d in told}) > 1)) or closed:
         outcomes = {OPEN}
     worst = next(one for one in (FAILED, OPEN, HELD) if one in outcomes)
     deciding = [one for one in found if one.outcome == worst]
@@ -351,12 +346,14 @@ def _outcome(
     found: list[Any] = []
     value = mean(figure["value"] for figure in right.values())
     if bounds := [name for name in BOUNDS if name in comparison]:
-        found.append(all(BOUNDS[name](value, comparison[name]) for name in bounds))
+        within = all(BOUNDS[name](value, comparison[name]) for name in bounds)
     ways = [comparison.get(side, "") for side in SIDES] + [*comparison.get("gains_less_than", ())]
     decided = all(
         _untrained(comparison, way) or studies.SEED in seeds or len(seeds) >= FEWEST_SEEDS
         for way, seeds in zip(ways, (left or {}, right, *gains), strict=True)
+        if way
     )
+    found += [within if decided else OPEN] if bounds else []
     expected = comparison.get("expected")
     margin = comparison.get("margin", 0.0 if "unit" in comparison else MARGIN)
     if comparison.get("fixed"):
@@ -511,7 +508,7 @@ def verdict_tables(rows: Sequence[Mapping[str, Any]]) -> str:
     counted = Counter(row["word"] if counts(row) else REST for row in rows)
     said = ", ".join(f"{word}: {counted[word]}" for word in (*WORDS, NOT_RUN, REST))
     ranked = sorted(rows, key=lambda r: (not counts(r), r["word"] == NOT_RUN, r["weight"]))
-    central = [r for r in ranked if r["weight"] == "central" and counts(r) and r["word"] in WORDS]
+    central = [r for r in ranked if r["weight"] == "central" and counts(r)]
     short = (table_row(row["claim"], _said_of(row)) for row in central)
     full = (table_row(f"{r['claim']} *({r['source']})*", _said_of(r), _why(r)) for r in ranked)
     fold = f"\n<details><summary>All {len(rows)}, with the reasons ({said})</summary>\n"
@@ -537,12 +534,16 @@ def _why(row: Mapping[str, Any]) -> str:
     return why + (f" ({row['computed_in']})" if "computed_in" in row else "")
 
 
-def corrected(claims: Mapping[str, Sequence[Mapping]]) -> dict[str, int]:
+def corrected(claims: Mapping[str, Sequence[Mapping]]) -> dict[str, Any]:
     """The comparisons that counted claims rest on, each once: their `number`, how many are `told`
-    from no difference at 5 %, and how many Holm's correction over all of them leaves."""
+    from no difference at 5 %, how many Holm's correction over all of them has `left`, and the
+    claims behind the others, `lost`: their ids."""
     rows = [row for of_case in claims.values() for row in filter(counts, of_case)]
-    p = [*{(d.value, d.p): d.p for row in rows for d in row.get("differences", ())}.values()]
-    return {"number": len(p), "told": sum(x <= 0.05 for x in p), "left": holm(p)}
+    found = {(d.value, d.p): row["id"] for row in rows for d in row.get("differences", ())}
+    told = sorted((p, claim) for (_, p), claim in found.items() if p <= 0.05)
+    left = holm([p for _, p in found])
+    lost = [*dict.fromkeys(claim for _, claim in told[left:])]
+    return {"number": len(found), "told": len(told), "left": left, "lost": lost}
 
 
 def table_row(*cells: object) -> str:
