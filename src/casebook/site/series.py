@@ -188,8 +188,8 @@ class _Series:
         command = [sys.executable, "-c", START, str(notebook), str(output)]
         command += ["--cwd", str(paths.ROOT), "--kernel", "python3", "--no-progress-bar"]
         command += ["--parameters_yaml", yaml.safe_dump(self.given[notebook])]
-        # Kernels run in this environment, on one thread, and without a hub where none is needed.
-        environment = dict(os.environ)
+        # Kernels run on one thread, in this environment, and without a hub where none is needed.
+        environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | dict(os.environ)
         environment["JUPYTER_PATH"] = os.path.join(sys.prefix, "share", "jupyter")
         if PROFILES[self.given[notebook]["PROFILE"]].embedded:
             environment.setdefault("HF_HUB_OFFLINE", "1")
