@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
+import psutil  # accelerate brings it
 import torch
 import yaml
 from transformers import AutoConfig
