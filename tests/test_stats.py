@@ -113,6 +113,17 @@ def test_the_interval_of_pooled_seeds_covers_95_percent(ratio):
     assert 0.93 <= inside / 3000 <= 0.97
 
 
+def test_errors_are_clustered_over_rows_that_belong_together():
+    rng, inside, blind = np.random.default_rng(1), 0, 0
+    blocks = np.repeat(np.arange(40), 5)
+    for _ in range(1000):
+        values = [(1, rng.normal(size=(3, 40))[:1].repeat(5, axis=1) + rng.normal(size=(3, 200)))]
+        inside += (f := contrast(values, blocks)).low < 0 < f.high
+        blind += (f := contrast(values)).low < 0 < f.high
+    assert 0.93 <= inside / 1000 <= 0.97
+    assert blind / 1000 < 0.8
+
+
 @pytest.mark.parametrize("sharp", [1, 1e6], ids=["one sample", "greedy"])
 @pytest.mark.parametrize(
     ("before", "after", "least"), [(0, 0.5, 0.93), (-2, 2, 0.93), (1.9, 3.2, 0.9), (3, 4.5, 0.8)]

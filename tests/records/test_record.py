@@ -83,9 +83,6 @@ def test_a_run_is_told_by_its_test_rows_or_else_by_its_validation():
         assert records.first_and_last(record, "greedy_accuracy") == told
 
 
-# Provenance
-
-
 def test_provenance_needs_neither_git_nor_a_gpu(monkeypatch):
     monkeypatch.setenv("PATH", "")
     where = records.provenance()

@@ -46,7 +46,7 @@ def check(name: str) -> list[tuple[str, str]]:
 
 def _leaks(case: Case, rows: dict[str, list]) -> Iterator[str]:
     keys = {"prompt": lambda row: " ".join(row["prompt"].lower().split())}
-    keys |= {"cluster": case.cluster} if case.cluster and not case.number else {}  # see folder.py
+    keys |= {"cluster": case.cluster} if case.cluster and not case.number else {}  # of folder.py
     for (what, key), (one, other) in product(keys.items(), combinations(SPLITS, 2)):
         if both := {str(key(row)) for row in rows[one]} & {str(key(row)) for row in rows[other]}:
             yield f"{one} and {other} share {len(both)} {what}s, as {min(both)!r:.80}"

@@ -345,15 +345,15 @@ def _outcome(
     and whether it is that nothing changes."""
     found: list[Any] = []
     value = mean(figure["value"] for figure in right.values())
-    if bounds := [name for name in BOUNDS if name in comparison]:
-        within = all(BOUNDS[name](value, comparison[name]) for name in bounds)
     ways = [comparison.get(side, "") for side in SIDES] + [*comparison.get("gains_less_than", ())]
     decided = all(
         _untrained(comparison, way) or studies.SEED in seeds or len(seeds) >= FEWEST_SEEDS
         for way, seeds in zip(ways, (left or {}, right, *gains), strict=True)
         if way
     )
-    found += [within if decided else OPEN] if bounds else []
+    if bounds := [name for name in BOUNDS if name in comparison]:
+        within = all(BOUNDS[name](value, comparison[name]) for name in bounds)
+        found.append(within if decided else OPEN)
     expected = comparison.get("expected")
     margin = comparison.get("margin", 0.0 if "unit" in comparison else MARGIN)
     if comparison.get("fixed"):
@@ -539,11 +539,11 @@ def corrected(claims: Mapping[str, Sequence[Mapping]]) -> dict[str, Any]:
     from no difference at 5 %, how many Holm's correction over all of them has `left`, and the
     claims behind the others, `lost`: their ids."""
     rows = [row for of_case in claims.values() for row in filter(counts, of_case)]
-    found = {(d.value, d.p): row["id"] for row in rows for d in row.get("differences", ())}
-    told = sorted((p, claim) for (_, p), claim in found.items() if p <= 0.05)
-    left = holm([p for _, p in found])
-    lost = [*dict.fromkeys(claim for _, claim in told[left:])]
-    return {"number": len(found), "told": len(told), "left": left, "lost": lost}
+    found = [{(d.p, d.value) for d in row.get("differences", ())} for row in rows]
+    each = sorted(set().union(*found))
+    told, left = sum(p <= 0.05 for p, _ in each), holm([p for p, _ in each])
+    lost = [row["id"] for row, own in zip(rows, found, strict=True) if own & {*each[left:told]}]
+    return {"number": len(each), "told": told, "left": left, "lost": lost}
 
 
 def table_row(*cells: object) -> str:

@@ -294,9 +294,9 @@ def test_a_notebook_shows_a_planners_own_fields(name, save, tmp_path, monkeypatc
     monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("CASEBOOK_FIGURES_DIR", str(tmp_path / "figures"))
     copy = tmp_path / f"{name}.ipynb"
-    command = ["papermill", str(ROOT / "notebooks" / f"{name}.ipynb"), str(copy)]
+    command = [sys.executable, "-m", "papermill", str(ROOT / f"notebooks/{name}.ipynb"), str(copy)]
     told = ["-p", "PROFILE", "smoke", "-p", "LANDSCAPE", str(save(fields))]
-    command = [sys.executable, "-m", *command, *told, "--no-progress-bar"]
+    command += [*told, "--no-progress-bar"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert nbformat.read(copy, as_version=4).cells

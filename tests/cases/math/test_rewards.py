@@ -138,9 +138,6 @@ def test_hostile_texts_are_paid_nothing_in_bounded_time(text):
     assert boxed_format()([text]) in ([0.0], [1.0])
 
 
-# Exact match
-
-
 @pytest.mark.parametrize(
     ("content", "gold", "paid"),
     [
@@ -228,9 +225,6 @@ def test_gated_is_the_product_of_its_parts(completion, reading):
     assert gated(reading)([CAREFUL], answer=["5"]) == [1.0]
 
 
-# Length
-
-
 @pytest.mark.parametrize(
     ("tokens", "paid"), [(0, 0.0), (80, 0.0), (81, -0.1), (85, -0.5), (90, -1.0), (200, -1.0)]
 )
@@ -242,9 +236,6 @@ def test_overlong_falls_over_the_buffer(tokens, paid):
 def test_overlong_refuses_what_makes_no_sense(options):
     with pytest.raises(CasebookError, match="overlong needs 1 <= buffer <= max_length"):
         overlong(*options)
-
-
-# The mapping of factories
 
 
 @pytest.mark.parametrize(
