@@ -61,7 +61,7 @@ help:
 .PHONY: reports
 reports: $(INSTALLED)
 	@echo 'Running the notebooks. The committed ones can be read in two minutes; pages are renewed'
-	@echo 'every five minutes and at the end: $(CURDIR)/reports/index.html'
+	@echo 'every ten minutes and at the end: $(CURDIR)/reports/index.html'
 	@$(CASEBOOK) site & pages=$$!; status=0; \
 	$(CASEBOOK) execute $(CASE) --profile $(PROFILE) --jobs $(JOBS) --site || status=$$?; \
 	wait $$pages || status=$$?; exit $$status

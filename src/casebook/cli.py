@@ -497,15 +497,15 @@ app.add_typer(bundles, name="record", rich_help_panel=BEHIND)
 
 
 def _renewing() -> Callable[[Any], None]:
-    """What renews the pages after a notebook: once in five minutes, since a build takes a processor
+    """What renews the pages after a notebook: once in ten minutes, since a build takes a processor
     from the notebooks."""
     from casebook.site import build_site
 
-    due = [time.monotonic() + 300]
+    due = [time.monotonic() + 600]
 
     def renew(result: Any) -> None:
         if time.monotonic() >= due[0]:
-            due[0] = time.monotonic() + 300
+            due[0] = time.monotonic() + 600
             try:
                 build_site()
             except (CasebookError, OSError, ValueError) as error:  # the next one tries again
