@@ -12,8 +12,8 @@ from casebook.experiments import nano
 from casebook.newcase import check as checks
 
 TASK = """
+import numpy
 from casebook import Grade
-from casebook.rewards import part
 N = [0]
 def load(split):
     first = {{"train": 0, "validation": {validation}, "test": 200}}[split]
@@ -22,7 +22,9 @@ def grade(text, answer):
     N[0] += 1
     {grade}
     return Grade(text.isdigit(), text, text == answer)
-rewards = {{"right": part("right", lambda text, answer: text == answer, "answer")}}
+def right(completions, answer, **more):
+    return numpy.array([text == own for text, own in zip(completions, answer)], float)
+rewards = {{"right": lambda: right}}
 """
 
 ROW = "from __future__ import annotations\nimport dataclasses as d\n@d.dataclass\nclass A: b: int"
@@ -84,19 +86,21 @@ def test_a_folder_that_is_no_case_says_what_it_lacks(here, task, said):
         ({"grade": "assert text"}, "grader: grade of "),
         ({"grade": "text += ' ' * (N[0] % 97 > 40)"}, "get another grade the next time"),
         ({"grade": "answer = text"}, "grader: the reference of any row is right for the next one"),
+        ({"complete": False}, "note: reward right was not attacked to the end"),
     ],
 )
 def test_the_check_finds_what_would_spoil_a_training(here, changes, said, monkeypatch):
     monkeypatch.setattr(checks, "_base", lambda *given: ())
-    monkeypatch.setattr(checks.redteam, "redteam", lambda *given, **more: {"findings": []})
     (here / "mine").mkdir()
-    task = {"validation": 100, "grade": ""} | changes
+    task = {"validation": 100, "grade": "", "complete": True, "findings": []} | changes
+    monkeypatch.setattr(checks.redteam, "redteam", lambda *given, **more: task)
     (here / "mine/task.py").write_text(TASK.format(**task))
     own = settings.read_yaml(paths.ROOT / "src/casebook/newcase/nano.yaml")
     own |= {"reward_funcs": changes.get("reward_funcs", ["right"]), "reward_weights": None}
     (here / "mine/nano.yaml").write_text(json.dumps(own))
     done = CliRunner().invoke(cli.app, ["check", "mine"])
-    assert (done.exit_code, said in done.output) == (bool(said), True), done.output
+    fault = bool(said) and said[:4] != "note"
+    assert (done.exit_code, said in done.output) == (fault, True), done.output
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ FORM_ONLY = {"rewards__correct__mean": 0.1 + 0.01 * NOISE, "reward": 0.2 + 0.8 *
 LOOP = [f"a b c {i}" if i < 160 else f"{'1 1 2 2 3 ' * 8} {i}" for i in range(320)]
 GONE = ["a b c"] * 160 + [f"zq{i}x vw{'abcdefgh'[i % 8]} {'klmnop'[i % 6]}uu" for i in range(160)]
 SICK = {
+    "not_a_number": log_of(grad_norm=np.where(UP > 0.5, np.nan, 0.3)),
     "silent_groups": log_of(frac_reward_zero_std=0.8, **FLAT),
     "truncation": log_of(completions__clipped_ratio=0.7),
     "dead_reward": log_of(rewards__tag_format__mean=0.0, rewards__tag_format__std=0.0),
@@ -100,6 +101,9 @@ def test_a_run_that_learns_is_left_in_peace():
     rose, sharp = 0.6 + 0.6 * np.minimum(UP, 1.6 - UP), np.where(UP < 0.5, 0.5, 0.01)
     assert "label_collapse" in named(log_of(entropy=sharp, reward=rose))
     assert diagnose(log_of(entropy=sharp, reward=rose)).healthy
+    assert "not_a_number" not in named(log_of(grad_norm=np.where(UP == 0, np.inf, 0.3)))
+    still = [named(log_of(loss=0.0, grad_norm=0.0, reward_std=spread)) for spread in (0.5, 0.0)]
+    assert ["not_a_number" in one for one in still] == [True, False]  # silent groups have none
 
 
 def test_what_cannot_be_told_is_said_with_the_column_that_is_missing():

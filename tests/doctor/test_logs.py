@@ -66,6 +66,10 @@ def test_evaluations_are_kept_apart_and_what_is_not_known_is_named(tmp_path):
         (tmp_path / name).write_text(KINDS[name])
     assert read_log(tmp_path / "trainer_state.json").evaluations["eval_reward"].tolist() == [0.3]
     assert read_log(tmp_path / "verl.txt").ignored == ["timing_s/gen"]
+    rows = "_step,train/global_step,train/reward,train/loss\n0,10,0.5,NaN\n1,20,0.5,\n"
+    (tmp_path / "wandb.csv").write_text(rows)
+    log = read_log(tmp_path / "wandb.csv")
+    assert (log.steps["step"].tolist(), log.odd["loss"].tolist()) == ([10, 20], [True])
 
 
 def test_completions_of_trl_give_the_steps_as_well(tmp_path):

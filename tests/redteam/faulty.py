@@ -55,6 +55,7 @@ def found(pattern, text, flags=re.DOTALL):
 sound_number = each(right)
 sound_label = each(lambda text, gold: 2 * ((slot(text) or "?").strip().lower() == gold) - 0.5)
 sound_form = form(lambda text: slot(text) is not None)
+abstaining = each(lambda text, gold: right(text, gold) if slot(text) else 0.9)
 
 
 # Faulty

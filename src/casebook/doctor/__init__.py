@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from casebook.doctor.findings import FINDINGS, Examined, Finding, examined, healthy, not_told
+from casebook.doctor.findings import FINDINGS, TREND, Examined, Finding, examined, healthy, not_told
 from casebook.doctor.logs import Log, read_log, table
 
 __all__ = ["FINDINGS", "Diagnosis", "Finding", "Log", "diagnose", "read_log", "table"]
@@ -36,6 +36,7 @@ class Diagnosis:
 
     def __str__(self) -> str:
         verdict = "Nothing to mend was found." if self.healthy else "This run needs mending."
+        verdict += " Most findings need more steps." * (self.healthy and self.steps < TREND)
         lines = [f"{verdict} {self.steps} logged steps, {len(self.columns_read)} columns read."]
         for one in self.findings:
             lines += ["", f"{one.name} (sure: {one.sure:.0%}, step {one.step})"]

@@ -183,6 +183,15 @@ class Seen:
 class Examined(Seen):
     """A log, asked for each finding of `FINDINGS` by the method of that name."""
 
+    def not_a_number(self) -> Found:
+        gradient, spread, said = self["grad_norm"], self["reward_std"], {}
+        for name, odd in self.log.odd.items():
+            if odd[-3:].all() or odd.mean() > 0.5:  # a single one is a skipped step of float16
+                said[f"{name} is NaN or infinite at {odd.sum()} of {len(odd)} steps"] = 0.95
+        if len(gradient) < FEWEST or gradient.any() or np.median([0, *spread]) <= SPREAD or said:
+            return surest(said)
+        return 0.9, f"A group's median deviation is {np.median(spread):.2g}.", "frozen"
+
     def silent_groups(self, least: float, of_steps: float) -> Found:
         shares, bound, of = self["silent"], least, "of the groups were silent"
         if not len(shares):
@@ -472,7 +481,7 @@ class Examined(Seen):
 
     def loss_zero_is_fine(self) -> Found:
         loss, gradient, spread = self["loss"], self["grad_norm"], self["reward_std"]
-        if len(loss) < FEWEST or np.median(np.abs(loss)) > 2e-4:
+        if len(loss) < FEWEST or np.median(np.abs(loss)) > 2e-4 or self.not_a_number():
             return None
         if len(gradient) and np.median(gradient) > 1e-3:
             return 0.8, f"The gradient's norm is {np.median(gradient):.2g}."

@@ -31,6 +31,7 @@ SUMMARY = {"train_runtime", "train_loss", "train_steps_per_second"}  # TRL's las
 FILES = """metrics.jsonl trainer_state.json checkpoint-*/trainer_state.json record.json *.csv *.tsv
     **/trainer_state.json *.jsonl *.ipynb *.log *.txt **/wandb-summary.json"""
 SPREAD = 1e-4  # TRL's epsilon beside a group's deviation: smaller differences are no reward
+ODD = re.compile("[+-]?(nan|inf|infinity)", re.I)  # a value that is missing is left out of its row
 FILLED = 0.2  # share of rows like the row before; a few are alike where little is learned
 ANSI = re.compile(r"\x1b?\[\d+(?:;\d+)*m")
 NUMPY = re.compile(r"\bnp\.\w+\(([^()]*)\)")
@@ -50,6 +51,7 @@ class Log:
     settings: dict[str, Any] = field(default_factory=dict)  # TRL's names, where they are kept
     read: list[str] = field(default_factory=list)  # columns of the log
     ignored: list[str] = field(default_factory=list)
+    odd: dict[str, np.ndarray] = field(default_factory=dict)  # which are NaN or infinite, if any
 
 
 def read_log(path: str | Path) -> Log:
@@ -92,7 +94,9 @@ def table(
         raise CasebookError("it holds several runs; export each by itself")
     rows = [{_plain(n): value for n, value in row.items()} for row in rows or _steps_of(texts)]
     frame = pd.DataFrame(rows).drop(columns=["completion", "prompt"], errors="ignore")
-    frame, found = frame.apply(numbers).dropna(axis=1, how="all"), {}
+    odd = pd.DataFrame([{n: bool(ODD.fullmatch(str(v))) for n, v in row.items()} for row in rows])
+    known = odd.any().reindex(frame.columns, fill_value=False)
+    frame, found = (told := frame.apply(numbers)).loc[:, told.notna().any() | known], {}
     for name, called in NAMES.items():
         columns = [c for pattern in called for c in frame if re.fullmatch(pattern, c)]
         found |= {name: columns[0]} if columns else {}
@@ -112,7 +116,9 @@ def table(
     evaluations = evaluations.rename(columns=dict.fromkeys(at, "step")).reset_index(drop=True)
     read, steps = [*found.values(), *evaluated], _without_repeats(steps).reset_index(drop=True)
     rest = [column for column in frame if column not in read]
-    return Log(steps, evaluations, texts, dict(settings or {}), read, rest)
+    whole = [n for n in ("reward", "loss", "kl", "grad_norm") if n in found and known[found[n]]]
+    odd = {n: odd[found[n]].dropna().to_numpy(bool) for n in whole}
+    return Log(steps, evaluations, texts, dict(settings or {}), read, rest, odd)
 
 
 def _plain(name: Any) -> str:
@@ -161,7 +167,7 @@ def _json(path: Path) -> list[dict]:
     content = json.loads(_text(path))
     if isinstance(content, dict) and isinstance(content.get("curve"), dict):  # a record of ours
         tables = (content["curve"], content.get("validation") or {})
-        return [row for rows in tables for row in pd.DataFrame(rows).to_dict("records")]
+        return [row for rows in tables for row in _rows(pd.DataFrame(rows))]
     rows = content.get("log_history", [content]) if isinstance(content, dict) else content
     return [row for row in rows if isinstance(row, dict)]
 
@@ -187,18 +193,24 @@ def _table_rows(text: str | list[str]) -> list[dict]:
     """The rows of a table as transformers and pandas write it in HTML."""
     rows = re.findall(r"<tr.*?</tr>", "".join(text), re.S)
     rows = [re.findall(r"<t[hd][^>]*>\s*(.*?)\s*</t[hd]>", row) for row in rows]
-    return [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]
+    return [{n: v for n, v in zip(rows[0], row, strict=False) if v != "NaN"} for row in rows[1:]]
 
 
 def _csv(path: Path) -> list[dict]:
     mark = max(",;\t", key=_text(path).partition("\n")[0].count)
-    frame = pd.read_csv(path, sep=mark, on_bad_lines="skip", encoding_errors="replace")
-    return frame.to_dict("records")
+    mends = {"on_bad_lines": "skip", "encoding_errors": "replace", "keep_default_na": False}
+    return _rows(pd.read_csv(path, sep=mark, na_values="", **mends))
+
+
+def _rows(frame: pd.DataFrame) -> list[dict]:
+    """Rows of a table, without what is missing."""
+    rows = frame.to_dict("records")
+    return [{n: v for n, v in row.items() if not (isinstance(v, float) and v != v)} for row in rows]
 
 
 READERS: Mapping[str, Callable[[Path], list[dict]]] = {
     **{".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl, ".json": _json, ".ipynb": _notebook},
-    ".parquet": lambda path: pd.read_parquet(path).to_dict("records"),
+    ".parquet": lambda path: _rows(pd.read_parquet(path)),
 }
 
 
@@ -216,7 +228,7 @@ def _lines(text: str) -> Iterator[dict]:
         for match in DICT.finditer(line):
             row = {}
             with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                row = ast.literal_eval(re.sub(r"\b(nan|inf)\b", "None", match[0]))
+                row = ast.literal_eval(re.sub(r"(?<=[ :-])(nan|inf)\b", r"'\1'", match[0]))
             names = {str(name) for name in row}
             if names & SUMMARY or any("reward" in name for name in names):
                 named, known = number and number.end() <= match.start() and "step" not in row, 1

@@ -1,7 +1,7 @@
 """What is wrong with a case before anything is trained: settings, rows, grader, rewards, base."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from contextlib import closing
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from casebook import folder, paths, redteam
 from casebook.case import PROFILES, SPLITS, Case, CasebookError, load_case
 from casebook.records import gate
+from casebook.redteam.subject import Subject
 from casebook.settings import checked
 
 ROWS, SAMPLES = 48, 8  # rows that are looked at closely, and samples of the base for each
@@ -26,6 +27,8 @@ def check(name: str) -> list[tuple[str, str]]:
             found.extend((kind, said) for said in sentences)
         except CasebookError as error:
             found.append((kind, str(error)))
+        except TimeoutError:
+            found.append(("note", f"{kind} was not attacked to the end: the time was up"))
         except ImportError as error:
             found.append(("note", f"{kind} was not checked, since {error.name} is not installed"))
 
@@ -72,13 +75,18 @@ def _settings(source: tuple[str, str], into: dict[str, Any]) -> Iterator[str]:
 
 def _reward(case: Case, name: str, given: dict[str, Any], rows: list[dict]) -> Iterator[str]:
     """What the red team finds; what pays another row's reference alike is attacked as for form."""
-    columns, texts = {key: [row[key] for row in rows] for key in rows[0]}, map(case.reference, rows)
-    first, *rest = texts
-    pay = partial(case.rewards[name](**given), prompts=columns.pop("prompt"), **columns)
-    own, others = pay(completions=[first, *rest]), pay(completions=[*rest, first])
-    kind = "form" if own == others and any(own or ()) else "answer"
-    for it in redteam.redteam(f"{case.name}:{name}", kind=kind, **given)["findings"]:
-        yield f"{it['kind']}: {it['meaning']}"
+    target, texts = f"{case.name}:{name}", [*map(case.reference, rows)]
+    asked = [zip(rows, said, strict=True) for said in (texts, texts[1:] + texts[:1])]
+    with closing(Subject(target, given)) as subject:
+        own, others = (
+            subject.pay([row | {"completion": text} for row, text in pairs]).paid for pairs in asked
+        )
+    kind = "form" if own == others and any(own) else "answer"
+    report = redteam.redteam(target, kind=kind, **given)
+    for it in report["findings"]:
+        yield f"{it['kind']}: {it['meaning']} {it['completion']!r:.120}"
+    if not report["complete"]:
+        raise TimeoutError
 
 
 def _base(case: Case, settings: dict, rows: dict[str, list], base: Path) -> Iterator[str]:

@@ -69,8 +69,9 @@ class _Attack:
 
     def report(self) -> dict[str, Any]:
         if set(self.found) == {"raises"} and not self.low:
-            why = f"it {self.found['raises']['got']}; have the examples all columns that it needs?"
-            raise CasebookError(f"{self.subject.target} cannot be called: {why}")
+            why = self.found["raises"]["got"]
+            why += "; have the examples all columns that it needs?" * ("argument" in why)
+            raise CasebookError(f"{self.subject.target} cannot be called: it {why}")
         rights = list(self.low) or [it for it in self.examples if it.right]
         if "nondeterministic" not in self.found:
             self._batches([it.asking(it.text) for it in (*self.examples[:8], self.examples[0])])
@@ -93,7 +94,7 @@ class _Attack:
     def _habits(self, example: Example) -> dict[str, str]:
         """What it does with the completions on which fair readers differ."""
         low, meant = (self._one(example.asking(text)) for text in ("", example.text))
-        low, words = max(low, self.low.get(example, low)), ("refused", "paid in part", "paid")
+        low, words = self.low.get(example, low), ("refused", "paid in part", "paid")
         texts, told = fields(example, self.examples), TEXTS["habits"].items() if low < meant else ()
         asked = {name: text.format(**texts) for name, text in told}
         got = {k: self._one(example.asking(it)) for k, it in asked.items() if it != example.text}
