@@ -84,8 +84,7 @@ def test_cells_are_short_narrow_python_folded_everywhere_alike(notebook):
         lines = cell.source.splitlines()
         assert len(lines) <= 40, lines[0]
         assert max(map(len, lines)) <= 88, max(lines, key=len)
-        # On the site and in JupyterLab
-        folded = "hide-input" in cell.metadata.get("tags", [])
+        folded = "hide-input" in cell.metadata.get("tags", [])  # on the site, and in JupyterLab
         assert folded == cell.metadata.get("jupyter", {}).get("source_hidden", False), lines[0]
 
 

@@ -155,8 +155,7 @@ def test_long_contexts_take_what_unsloth_says_of_them(monkeypatch):
     parts = memory(wanted, LLAMA, cards()["a100-80"], 256)
     without = sum(n for name, n in parts.items() if name != "vLLM's reserve")
     assert without == pytest.approx(54.3e9, rel=0.2)
-    # Pieces of 4,096 tokens: a longer row has more of them, and none is free.
-    longer = wanted | {"max_completion_length": 65_536}
+    longer = wanted | {"max_completion_length": 65_536}  # more pieces of 4,096 tokens
     piece = memory(longer, LLAMA, cards()["a100-80"], 256)["logits"]
     assert piece == pytest.approx(4096 * LLAMA.vocabulary * 12, rel=0.01)
     # What transformers and PEFT train keeps its checkpoints on the card.

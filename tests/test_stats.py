@@ -16,8 +16,7 @@ shares = arrays.arrays(float, st.integers(1, 40), elements=st.floats(0, 1))
 
 
 def test_wilson_interval_matches_the_published_example():
-    # Newcombe 1998, table I, method 3: 81 of 263 gives 0.2553 to 0.3662
-    figure = mean_interval([1] * 81 + [0] * 182)
+    figure = mean_interval([1] * 81 + [0] * 182)  # Newcombe 1998, table I, method 3
     assert figure["n"] == 263
     assert figure["value"] == pytest.approx(81 / 263, abs=1e-6)
     assert (figure["low"], figure["high"]) == pytest.approx((0.2553, 0.3662), abs=5e-5)

@@ -23,8 +23,7 @@ def serve(listening: socket.socket) -> None:
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     listening.listen()
-    print("warm", flush=True)
-    # Until the process that began this one closes its input.
+    print("warm", flush=True)  # and serves until the process that began this one closes its input
     while select.select([listening, sys.stdin], [], [])[0] == [listening]:
         client, _ = listening.accept()
         if os.fork() == 0:

@@ -69,8 +69,9 @@ class _Attack:
 
     def report(self) -> dict[str, Any]:
         if set(self.found) == {"raises"} and not self.low:
-            why = self.found["raises"]["got"]
-            why += "; have the examples all columns that it needs?" * ("argument" in why)
+            why = (got := self.found["raises"]["got"]) + "; is a column missing?" * (
+                "argument" in got
+            )
             raise CasebookError(f"{self.subject.target} cannot be called: it {why}")
         rights = list(self.low) or [it for it in self.examples if it.right]
         if "nondeterministic" not in self.found:

@@ -135,9 +135,7 @@ def _pay(reward: Callable, rows: Sequence[Mapping[str, Any]], takes: Mapping | N
         found = reward(**given)
         found = asyncio.run(found) if inspect.isawaitable(found) else found
         found = found.tolist() if hasattr(found, "tolist") else list(found)
-        paid = [
-            it if it is None else math.nan if isinstance(it, str) else float(it) for it in found
-        ]
+        paid = [v if v is None else math.nan if isinstance(v, str) else float(v) for v in found]
     except BaseException as error:
         kind = "memory" if isinstance(error, MemoryError) else "raises"
         broken = (kind, ascii(f"raised {type(error).__name__}: {str(error)[:200]}")[1:-1])

@@ -117,15 +117,12 @@ def test_plan_value_ranks_labels_as_their_values(values, objective, yardstick):
     ("completion", "ours", "theirs"),
     [
         (f"{OPEN_R1}\n", 1.0, 1.0),
-        # unsound there
-        (f"{OPEN_R1}\nor wheat", 0.0, 1.0),
+        (f"{OPEN_R1}\nor wheat", 0.0, 1.0),  # these three are unsound there
         (f"{OPEN_R1}\n<answer>\nwheat\n</answer>", 0.0, 1.0),
         (f"<think>\nno\n</think>\n{OPEN_R1}", 0.0, 1.0),
-        # needlessly narrow there
-        (CAREFUL, 1.0, 0.0),
+        (CAREFUL, 1.0, 0.0),  # these three are needlessly narrow there
         ("<think>\n7 5 3\n</think>\n\n<answer>\noat\n</answer>", 1.0, 0.0),
         (f" {OPEN_R1}", 1.0, 0.0),
-        # neither
         (OPEN_R1.removeprefix("<think>\n"), 0.0, 0.0),
         (f"{OPEN_R1} or wheat", 0.0, 0.0),
         (f"so: {OPEN_R1}", 0.0, 0.0),

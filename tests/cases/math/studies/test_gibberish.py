@@ -127,8 +127,7 @@ def test_surprise_is_the_mean_over_tokens_with_the_end():
     found = surprise(model, Letters(), ["a", "a"], ["ab", "ab"], [False, True])
     assert found == pytest.approx([math.log(2) * 1.5, math.log(2) * 2])
 
-    # What the tokenizer does not know is left out.
-    found = surprise(model, Letters(), ["a"] * 2, ["a?b?", "??"], [False, False])
+    found = surprise(model, Letters(), ["a"] * 2, ["a?b?", "??"], [False, False])  # ?: unknown
     assert found[0] == pytest.approx(math.log(2) * 1.5)
     assert np.isnan(found[1])
 
