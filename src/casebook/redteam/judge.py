@@ -69,9 +69,7 @@ class _Attack:
 
     def report(self) -> dict[str, Any]:
         if set(self.found) == {"raises"} and not self.low:
-            why = (got := self.found["raises"]["got"]) + "; is a column missing?" * (
-                "argument" in got
-            )
+            why = (it := self.found["raises"]["got"]) + "; a missing column?" * ("argument" in it)
             raise CasebookError(f"{self.subject.target} cannot be called: it {why}")
         rights = list(self.low) or [it for it in self.examples if it.right]
         if "nondeterministic" not in self.found:
