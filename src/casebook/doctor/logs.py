@@ -51,7 +51,7 @@ class Log:
     settings: dict[str, Any] = field(default_factory=dict)  # TRL's names, where they are kept
     read: list[str] = field(default_factory=list)  # columns of the log
     ignored: list[str] = field(default_factory=list)
-    odd: dict[str, np.ndarray] = field(default_factory=dict)  # which are NaN or infinite, if any
+    odd: dict[str, np.ndarray] = field(default_factory=dict)  # our name -> which are NaN or inf
 
 
 def read_log(path: str | Path) -> Log:
