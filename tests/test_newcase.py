@@ -24,7 +24,7 @@ def grade(text, answer):
     return Grade(text.isdigit(), text, text == answer)
 def right(completions, answer, **more):
     return numpy.array([text == own for text, own in zip(completions, answer)], float)
-rewards = {{"right": lambda: right}}
+rewards = {{"right": right}}
 """
 
 ROW = "from __future__ import annotations\nimport dataclasses as d\n@d.dataclass\nclass A: b: int"
@@ -86,6 +86,7 @@ def test_a_folder_that_is_no_case_says_what_it_lacks(here, task, said):
         ({"grade": "assert text"}, "grader: grade of "),
         ({"grade": "text += ' ' * (N[0] % 97 > 40)"}, "get another grade the next time"),
         ({"grade": "answer = text"}, "grader: the reference of any row is right for the next one"),
+        ({"own": "text"}, "rewards: none reads the answer"),
         ({"complete": False}, "note: reward right was not attacked to the end"),
     ],
 )
@@ -94,19 +95,19 @@ def test_the_check_finds_what_would_spoil_a_training(here, changes, said, monkey
     (here / "mine").mkdir()
     task = {"validation": 100, "grade": "", "complete": True, "findings": []} | changes
     monkeypatch.setattr(checks.redteam, "redteam", lambda *given, **more: task)
-    (here / "mine/task.py").write_text(TASK.format(**task))
+    text = TASK.format(**task).replace("== own", f"== {changes.get('own', 'own')}")
+    (here / "mine/task.py").write_text(text)
     own = settings.read_yaml(paths.ROOT / "src/casebook/newcase/nano.yaml")
     own |= {"reward_funcs": changes.get("reward_funcs", ["right"]), "reward_weights": None}
     (here / "mine/nano.yaml").write_text(json.dumps(own))
     done = CliRunner().invoke(cli.app, ["check", "mine"])
-    fault = bool(said) and said[:4] != "note"
-    assert (done.exit_code, said in done.output) == (fault, True), done.output
+    assert (done.exit_code, said in done.output) == (said[:4] not in ("", "note"), 1), done.output
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"rows": "rows.csv", "grader": "number"}, "answer in line 2 is no number"),
+        ({"rows": "rows.csv", "grader": "number"}, "answer in row 2 is no number"),
         ({"rows": "none.csv"}, "none.csv cannot be read"),
         ({"rows": "words.csv"}, "needs a column prompt, filled"),
         ({"rows": "few.csv"}, "few.csv has no rows for .*validation"),

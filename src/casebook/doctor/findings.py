@@ -374,7 +374,7 @@ class Examined(Seen):
             cap, top = self.setting("max_completion_length"), length.max()
             if not cap:  # a limit that the mean lengths seem to run into
                 near = min((cap for cap in caps if cap >= top - 1e-6), default=0)
-                often = (length >= top - 1e-6).sum() >= max(3, 0.03 * len(length))
+                often = (length >= max(top - 1e-6, caps[0])).sum() >= max(3, 0.03 * len(length))
                 cap = int(top) if often else near if top >= 0.985 * near > 0 else np.inf
             at = (length >= 0.95 * cap).astype(float)
             full = at.mean()

@@ -70,10 +70,10 @@ def table(file: str | Path, grader: str) -> tuple:
     for number, row in enumerate(rows, 2):
         tenth = int(hashlib.sha256(row["prompt"].lower().encode()).hexdigest(), 16) % 10
         row.setdefault("split", {0: "test", 1: "validation"}.get(tenth, "train"))
-        check_name(f"split in line {number} of {file}:", row["split"], SPLITS)
+        check_name(f"split in row {number} of {file}:", row["split"], SPLITS)
         told = "<answer>{0}</answer> \\boxed{{{0}}}".format(row["answer"])
         if not grade(told, row["answer"]).correct:
-            raise CasebookError(f"{file}: the answer in line {number} is no {grader}")
+            raise CasebookError(f"{file}: the answer in row {number} is no {grader}")
     if empty := set(SPLITS) - {row["split"] for row in rows}:
         raise CasebookError(f"{file} has no rows for {', '.join(sorted(empty))}: add some")
     return _task(how, rows, grade, labels)

@@ -19,7 +19,7 @@ ODD = ("", "<answer></answer>", "\x00½<answer>", "[" * 3000, "9" * 5000, "- 1e9
 def check(name: str) -> list[tuple[str, str]]:
     """What would spoil a training of a case, each as a kind and a sentence; of the kind `note` is
     what could not be checked. A case or rows that cannot be read are a `CasebookError`."""
-    case, found, settings = load_case(name), [], {}
+    case, found, settings, kinds = load_case(name), [], {}, set()
     rows = {split: case.load(split).to_list() for split in SPLITS}
 
     def add(kind: str, sentences: Iterable[str]) -> None:
@@ -38,7 +38,9 @@ def check(name: str) -> list[tuple[str, str]]:
         add("settings", _settings((name, profile), settings if profile == "nano" else {}))
     for reward in settings.get("reward_funcs", case.rewards):
         given = (settings.get("reward_kwargs") or {}).get(reward, {})
-        add(f"reward {reward}", _reward(case, reward, given, rows["train"][:ROWS]))
+        add(f"reward {reward}", _reward(case, reward, given, rows["train"][:ROWS], kinds))
+    if kinds == {"form"}:
+        found.append(("rewards", "none reads the answer, so form is all that can be learned"))
     if settings:
         base = paths.ROOT / settings["model_name_or_path"]
         if not base.is_dir():
@@ -73,7 +75,7 @@ def _settings(source: tuple[str, str], into: dict[str, Any]) -> Iterator[str]:
     yield from ()
 
 
-def _reward(case: Case, name: str, given: dict[str, Any], rows: list[dict]) -> Iterator[str]:
+def _reward(case: Case, name: str, given: dict, rows: list[dict], kinds: set) -> Iterator[str]:
     """What the red team finds; what pays another row's reference alike is attacked as for form."""
     target, texts = f"{case.name}:{name}", [*map(case.reference, rows)]
     asked = [zip(rows, said, strict=True) for said in (texts, texts[1:] + texts[:1])]
@@ -82,6 +84,7 @@ def _reward(case: Case, name: str, given: dict[str, Any], rows: list[dict]) -> I
             subject.pay([row | {"completion": text} for row, text in pairs]).paid for pairs in asked
         )
     kind = "form" if own == others and any(own) else "answer"
+    kinds.add(kind)
     report = redteam.redteam(target, kind=kind, **given)
     for it in report["findings"]:
         yield f"{it['kind']}: {it['meaning']} {it['completion']!r:.120}"

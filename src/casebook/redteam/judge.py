@@ -29,9 +29,9 @@ def redteam(
     own); `kind` is `form` for a reward that is for form alone, and may pay a wrong answer. Returns
     `target`, `kind`, `calls`, `seconds`, `complete` (was there time for all?), `habits` (what it
     does where fair readers differ), and `findings`, one for each kind of fault, with its shortest
-    completion: `kind`, `attacks` (those that showed it), `completion`, `expected`, `got`,
-    `meaning`, and `test`, a pytest case that fails until the fault is mended. What cannot be
-    called, and examples that cannot be read, are a `CasebookError`.
+    completion: `kind`, `attacks` (those that showed it), `completion`, `answer` of its row,
+    `expected`, `got`, `meaning`, and `test`, a pytest case that fails until the fault is mended.
+    What cannot be called, and examples that cannot be read, are a `CasebookError`.
     """
     check_name("kind of reward", kind, ("answer", "form"))
     place = target.rpartition(":")[0]
@@ -196,8 +196,8 @@ class _Attack:
         known["attacks"] += [name] * (name not in known["attacks"])
         if "test" not in known or len(str(text)) < len(str(known["completion"])):
             got = got if not isinstance(got, float) or math.isfinite(got) else "nothing"
-            known |= {"completion": text, "expected": expected, "got": got}
-            known["meaning"] = TEXTS["meaning"][kind]
+            known |= {"completion": text, "answer": str(rows[0]["answer"]), "got": got}
+            known |= {"expected": expected, "meaning": TEXTS["meaning"][kind]}
             known["test"] = _test(self.subject, kind, rows, rule, half)
 
 
@@ -207,8 +207,8 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     for it in report["findings"]:
         text = repr(it["completion"])
         text = text if len(text) < 200 else f"{text[:120]} … ({len(text):,} characters)"
-        told += [f"{it['kind']}: {it['meaning']}", f"    completion: {text}"]
-        told += [f"    expected: {it['expected']}; got: {it['got']}", ""]
+        pay = f"    answer: {it['answer']!r:.80}; expected: {it['expected']}; got: {it['got']}"
+        told += [f"{it['kind']}: {it['meaning']}", f"    completion: {text}", pay, ""]
     for pay in ("paid", "paid in part", "refused"):
         if names := [name for name, got in report["habits"].items() if got == pay]:
             told.append(f"No fault, but to be known, {pay}: {', '.join(names)}")
