@@ -37,7 +37,9 @@ class Diagnosis:
     def __str__(self) -> str:
         verdict = "Nothing to mend was found." if self.healthy else "This run needs mending."
         verdict += " Most findings need more steps." * (self.healthy and self.steps < TREND)
-        lines = [f"{verdict} {self.steps} logged steps, {len(self.columns_read)} columns read."]
+        where = f" of {self.log.file}" if self.log.file else ""
+        read = f"{self.steps} logged steps, {len(self.columns_read)} columns{where} read."
+        lines = [f"{verdict} {read}"]
         for one in self.findings:
             lines += ["", f"{one.name} (sure: {one.sure:.0%}, step {one.step})"]
             lines += [f"  {text}" for text in (one.message, one.evidence, one.advice)]

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ class Log:
     read: list[str] = field(default_factory=list)  # columns of the log
     ignored: list[str] = field(default_factory=list)
     odd: dict[str, np.ndarray] = field(default_factory=dict)  # our name -> which are NaN or inf
+    file: str = ""  # of a folder's, the one that was read
 
 
 def read_log(path: str | Path) -> Log:
@@ -62,16 +63,15 @@ def read_log(path: str | Path) -> Log:
     """
     path = Path(path)
     try:
-        rows = _folder(path) if path.is_dir() else _file(path)
+        file, rows = _folder(path) if path.is_dir() else ("", _file(path))
         texts = _completions(path) if path.is_dir() else pd.DataFrame()
         if texts.empty and any("completion" in row for row in rows):
             texts, rows = pd.DataFrame([row for row in rows if "completion" in row]), []
-        log = table(rows, texts, _settings(path))
+        log = replace(table(rows, texts, _settings(path)), file=file)
     except (OSError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         said = f"{path} cannot be read as a log: {str(error).partition(chr(10))[0]:.100}"
         raise CasebookError(said) from error
-    paid = [column for column in log.steps if column.startswith(("reward", "silent", "kl", "part"))]
-    if not paid and log.completions.empty:
+    if log.completions.empty and not log.steps.filter(regex="^(reward|silent|kl|part)").shape[1]:
         raise CasebookError(f"{path}: no reward of a training, and no completion, was found in it")
     return log
 
@@ -141,14 +141,15 @@ def _without_repeats(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[~filled] if len(moving) >= 3 and filled.mean() > FILLED else steps
 
 
-def _folder(path: Path) -> list[dict]:
+def _folder(path: Path) -> tuple[str, list[dict]]:
     """Of what a run folder holds, the log with most to say."""
     for pattern in FILES.split():
         files = [file for file in path.glob(pattern) if not file.name.startswith("completions")]
-        for rows in map(_file, sorted(files, key=lambda f: (len(str(f)), str(f)))[::-1][:3]):
-            if re.search("reward|score|loss|completion", " ".join(map(str, {*chain(*rows)}))):
-                return rows
-    return []
+        for file in sorted(files, key=lambda f: (len(str(f)), str(f)))[::-1][:3]:
+            names = {*chain(*(rows := _file(file)))}
+            if re.search("reward|score|loss|completion", " ".join(map(str, names))):
+                return str(file.relative_to(path)), rows
+    return "", []
 
 
 def _file(path: Path) -> list[dict]:
