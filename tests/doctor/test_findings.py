@@ -140,6 +140,8 @@ def test_a_number_where_a_text_was_cut_off_is_no_answer():
     assert "eos_never_learned" not in named(log_of(large, completions__clipped_ratio=0.9))
     rambling = log_of(texts_of(completion="<answer>18</answer> so 3 *", **cut))
     assert {"truncation", "eos_never_learned"} & named(rambling) == {"eos_never_learned"}
+    lengths = ({"completions__mean_length": n, "completions__clipped_ratio": None} for n in (5, 40))
+    assert ["truncation" in named(log_of(**one)) for one in lengths] == [False, True]
 
 
 def test_a_part_that_is_only_logged_is_not_dead_and_a_spike_of_the_kl_no_runaway():

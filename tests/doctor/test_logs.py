@@ -77,8 +77,7 @@ def test_completions_of_trl_give_the_steps_as_well(tmp_path):
     for step in (1, 2):
         texts = {"step": step, "prompt": ["a"] * 4 + ["b"] * 4, "completion": "x", "advantage": 0.0}
         paid = {"correct_reward": [1.0, 0, 0, 0] + [1.0] * 4, "format_reward": 0.5}
-        name = tmp_path / "completions" / f"completions_{step:05d}.parquet"
-        pd.DataFrame(texts | paid).to_parquet(name)
+        pd.DataFrame(texts | paid).to_parquet(tmp_path / f"completions/completions_{step}.parquet")
     log = read_log(tmp_path)
     assert len(log.completions) == 16
     assert log.steps["silent"].tolist() == [0.5, 0.5]
@@ -87,8 +86,7 @@ def test_completions_of_trl_give_the_steps_as_well(tmp_path):
 
 
 def test_a_committed_record_is_read_with_its_settings():
-    record = paths.RESULTS / "poker" / "nano" / "grpo" / "seed0.json"
-    log = read_log(record)
+    log = read_log(paths.RESULTS / "poker/nano/grpo/seed0.json")
     assert log.settings["num_generations"] > 1
     assert "lenient_accuracy" in log.evaluations
     assert diagnose(log).healthy

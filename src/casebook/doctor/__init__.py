@@ -30,9 +30,9 @@ class Diagnosis:
     log: Log
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the log, as JSON has it."""
+        """All of it but the log, as JSON has it; `file` is the one of a folder that was read."""
         shown = {name: value for name, value in vars(self).items() if name != "log"}
-        return shown | {"findings": [asdict(one) for one in self.findings]}
+        return shown | {"findings": [asdict(one) for one in self.findings], "file": self.log.file}
 
     def __str__(self) -> str:
         verdict = "Nothing to mend was found." if self.healthy else "This run needs mending."
