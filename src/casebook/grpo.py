@@ -23,10 +23,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import get_scheduler, set_seed
 
 from casebook.case import CasebookError, check_name
-from casebook.models.generation import decoding_of, generate
 
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 SCALES = ("group", "batch", "none")
@@ -371,6 +369,8 @@ def train(
         CasebookError: an unknown algorithm, groups that do not fill a step, fewer rows than a step
             takes, or `beta` where there is no adapter to switch off.
     """
+    from transformers import set_seed  # here: it takes seconds, and the formulas need torch alone
+
     check_name("algorithm", algorithm, ALGORITHMS)
     if settings["beta"] and (algorithm != "grpo" or not hasattr(model, "disable_adapter")):
         raise CasebookError("beta needs the algorithm 'grpo' and a model with an adapter")
@@ -406,6 +406,8 @@ class Learner:
     """A policy with its optimiser; `reinforce`, `ppo` and `grpo` are what sets them apart."""
 
     def __init__(self, model, tokenizer, reward, settings, algorithm):
+        from transformers import get_scheduler
+
         self.model, self.tokenizer, self.reward = model, tokenizer, reward
         self.settings, self.learn = settings, getattr(self, algorithm)
         epsilon, high = settings["epsilon"], settings["epsilon_high"]
@@ -485,6 +487,8 @@ class Learner:
 
     def sample(self, rows: list[Mapping[str, Any]], step: int) -> tuple[Rollout, dict[str, float]]:
         """One completion for each row, scored."""
+        from casebook.models.generation import decoding_of, generate
+
         prompts = [row["prompt"] for row in rows]
         written = generate(self.model, self.tokenizer, prompts, **decoding_of(self.settings))
         ids = [completion["ids"] for completion in written]
