@@ -100,13 +100,13 @@ def default_folder(config: Config, runs_dir: str | Path | None = None) -> Path:
 def find_run(case: str, profile: str, seed: int, runs_dir: str | Path | None = None) -> Run | None:
     """The newest finished run of a case, profile and seed below `runs_dir`, or `None`.
 
-    It was trained by the profile's own settings; how it was measured or logged may differ.
+    It was trained by the profile's own settings; how it was measured, logged or sped up may differ.
     """
     folder = paths.runs_dir(runs_dir) / Path(case).name / profile
     records = sorted(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime)
 
     def trained_by(settings: Mapping[str, Any]) -> dict[str, Any]:
-        return {n: v for n, v in settings.items() if n not in marked("own_run", "test")}
+        return {n: v for n, v in settings.items() if n not in marked("own_run", "base", "test")}
 
     wanted = trained_by(read_settings(case, profile))
     runs = (Run(path.parent) for path in reversed(records))
