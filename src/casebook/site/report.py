@@ -8,6 +8,8 @@ import base64
 import mimetypes
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ def write_report(case: Case, chapters: Sequence[Page], output: Path) -> None:
     """Write `output/<case>.html` from the case's rendered pages unless it is like that."""
     sources = {f"source_{case.name}": "writeup"}
     sources |= {page.stem: f"n{page.number}" for page in chapters}
-    opening, *parts = (_part(stem, sources, output) for stem in sources)
+    with ProcessPoolExecutor() as pool:
+        opening, *parts = pool.map(_part, sources, repeat(sources), repeat(output))
     styles = (f"a11y-high-contrast-{style}" for style in ("light", "dark"))
     light, dark = (HtmlFormatter(style=it).get_style_defs(".highlight pre") for it in styles)
     code = f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
@@ -32,7 +35,7 @@ def write_report(case: Case, chapters: Sequence[Page], output: Path) -> None:
         opening=opening,
         parts=parts,
         css=css("page", "math", "report") + "\n" + code,
-        font=_encoded(TEMPLATES / "fonts" / "casebook-math.woff2"),
+        font=base64.b64encode((TEMPLATES / "fonts" / "casebook-math.woff2").read_bytes()).decode(),
     )
     write_if_changed(output / f"{case.name}.html", text)
 
@@ -60,13 +63,10 @@ def _part(stem: str, sources: Mapping[str, str], output: Path) -> dict[str, Any]
         tag["id"] = f"{prefix}-{tag['id']}"
     for picture in article.find_all("img"):
         file = output / picture["src"]
-        picture["src"] = f"data:{mimetypes.guess_type(file)[0]};base64,{_encoded(file)}"
+        data = base64.b64encode(file.read_bytes()).decode()
+        picture["src"] = f"data:{mimetypes.guess_type(file)[0]};base64,{data}"
     for heading in article.find_all(re.compile("^h[1-5]$")):
         heading.name = f"h{int(heading.name[1]) + 1}"  # the file's own title is the first
     headings = [(title.parent["id"], title.get_text()) for title in article.select("section > h3")]
     body, title = article.decode_contents(), article.h2.get_text()
     return {"id": prefix, "title": title, "body": body, "headings": headings}
-
-
-def _encoded(file: Path) -> str:
-    return base64.b64encode(file.read_bytes()).decode()
