@@ -117,7 +117,8 @@ benchmarks: smol
 	$(TABLES)
 
 # The environment: everything in requirements.txt at exactly those versions, then the package.
-# Compiling all of it would double the time; Python compiles what is imported when it is imported.
+# Compiling all of it would double the time. What most notebooks import is compiled here, once, and
+# not by several of them at the same time; Python compiles the rest when it is imported.
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@test -n '$(PYTHON)' || { echo 'No Python 3.11, 3.12 or 3.13 with venv was found. Install' \
@@ -130,6 +131,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@.venv/bin/python -m pip install -q --no-compile -r requirements.txt \
 		$(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)')
 	@.venv/bin/python -m pip install -q --no-deps --no-build-isolation -e .
+	@.venv/bin/python -c 'from casebook import models, plots; from casebook.training import train'
 	@touch $@
 
 # Importing Unsloth rewrites TRL's trainers, so it has an environment of its own: an empty one
