@@ -1,6 +1,7 @@
 """Every notebook, as it is committed and as it runs: by itself, in an empty clone, in `smoke`."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from casebook.site import reading_minutes
 from casebook.site.colab import install_cell, variant_of
 from casebook.site.normalise import normalise
 from casebook.site.notebooks import group_of, stage_of
+from casebook.site.series import START
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -155,11 +157,9 @@ def test_it_runs_alone_in_an_empty_clone(path, clone, copy_checkout, tmp_path):
     # From the root and from notebooks/: either is where a reader may have started Jupyter.
     start = clone if int(path.stem[:2]) % 2 else clone / "notebooks"
     copy = tmp_path / path.name
-    command = ["papermill", str(clone / "notebooks" / path.name), str(copy), "--no-progress-bar"]
-    command += ["-p", "PROFILE", "smoke", "-p", "RUNS_DIR", str(tmp_path / "runs")]
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=start, capture_output=True, text=True, env=environment
-    )
+    given = json.dumps({"PROFILE": "smoke", "RUNS_DIR": str(tmp_path / "runs")})
+    command = [sys.executable, "-c", START, clone / "notebooks" / path.name, copy, given, start]
+    done = subprocess.run(command, cwd=start, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     changed = copy_checkout.git(clone, "status", "--porcelain")
     assert not changed, "a run wrote into tracked folders"

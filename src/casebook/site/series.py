@@ -1,13 +1,14 @@
 """Run the notebooks headless, in order, and keep what succeeded.
 
 The notebooks of a case build on one another and run one after the other; cases do not and may
-run at the same time. Each notebook is one call of papermill's own command. What comes of it:
+run at the same time. Papermill executes each in a process of its own. What comes of it:
 
     reports/executed/13_poker_grpo.ipynb   the executed copy of a notebook that succeeded
     reports/failed/13_poker_grpo.ipynb     the copy of one that failed, up to the failing cell
     reports/execution.json                 for each notebook: status, seconds, parameters, error
 """
 
+import json
 import os
 import re
 import subprocess
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 
 from casebook import paths
 from casebook.case import PROFILES, CasebookError, check_name
@@ -31,8 +31,11 @@ from casebook.site.colab import write_install_cells
 from casebook.site.normalise import normalise, write_notebook
 from casebook.site.notebooks import check_parameters, group_of, select
 
-# Papermill's command, without a grammar that jsonschema takes longer to load than all the rest.
-START = "import sys; sys.modules['rfc3987_syntax'] = None; from papermill.cli import *; papermill()"
+# Papermill, without a grammar that jsonschema takes longer to load than all the rest. The kernel
+# is killed when its last cell is done: with torch it needs up to three seconds to end by itself.
+START = """import json, sys; sys.modules["rfc3987_syntax"] = None; import papermill
+options = {"kernel_name": "python3", "progress_bar": False, "shutdown_kernel": "immediate"}
+papermill.execute_notebook(*sys.argv[1:3], json.loads(sys.argv[3]), cwd=sys.argv[4], **options)"""
 DONE, FAILED, SKIPPED, RUNNING, STOPPED = "ok", "failed", "skipped", "running", "stopped"
 
 
@@ -172,10 +175,8 @@ class _Series:
         else:
             said = re.sub(r"\x1b\[[0-9;]*m", "", said).strip() or "papermill said nothing"
             result.status, result.error = FAILED, said.splitlines()[-1]
-            self.log(
-                f"{said}\n{result.name}: failed after {result.seconds:.0f} s: {result.error}\n"
-                f"The notebook up to there: {partial}"
-            )
+            failed = f"failed after {result.seconds:.0f} s: {result.error}"
+            self.log(f"{said}\n{result.name}: {failed}\nThe notebook up to there: {partial}")
         if self.in_place and result.status == DONE:
             try:
                 write_notebook(notebook, normalise(nbformat.read(executed, as_version=4)))
@@ -186,8 +187,7 @@ class _Series:
     def papermill(self, notebook: Path, output: Path) -> str | None:
         """Run one notebook in a process of its own; `None`, or what it said where it failed."""
         command = [sys.executable, "-c", START, str(notebook), str(output)]
-        command += ["--cwd", str(paths.ROOT), "--kernel", "python3", "--no-progress-bar"]
-        command += ["--parameters_yaml", yaml.safe_dump(self.given[notebook])]
+        command += [json.dumps(self.given[notebook]), str(paths.ROOT)]
         # Kernels run on one thread, in this environment, and without a hub where none is needed.
         environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | dict(os.environ)
         environment["JUPYTER_PATH"] = os.path.join(sys.prefix, "share", "jupyter")
