@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import comb
-from scipy.stats import binomtest, hypergeom, norm
+from scipy.stats import binomtest, bootstrap, hypergeom, norm
 from scipy.stats import t as student
 
 from casebook.case import CasebookError
 
 RESAMPLES = 2000  # of a bootstrap
-ENDS = (0.025, 0.975)  # of an interval: 95 %
-NORMAL = float(norm.ppf(ENDS[1]))  # standard errors in half of an interval
+NORMAL = float(norm.ppf(0.975))  # standard errors in half of a 95 % interval
 
 Figure = dict[str, float]
 
@@ -275,9 +274,10 @@ def unpack_bits(text: str, rows: int) -> np.ndarray:
 
 
 def _bootstrap(values: np.ndarray) -> Figure:
-    rng = np.random.default_rng(0)
-    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
-    return _figure(values, *np.quantile(means, ENDS))
+    if len(values) == 1:  # SciPy asks for two
+        return _figure(values, *values, *values)
+    how = {"n_resamples": RESAMPLES, "method": "percentile", "rng": np.random.default_rng(0)}
+    return _figure(values, *bootstrap((values,), np.mean, **how).confidence_interval)
 
 
 def _table(figures: Sequence[Mapping[str, float]]) -> np.ndarray:

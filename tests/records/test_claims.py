@@ -132,23 +132,23 @@ def test_a_wrong_claim_is_named(load, change, message):
         (FALL, {"expected": "rises"}, "did not hold"),
         (FALL, {"expected": "falls"}, "held"),
         (SAME, {"expected": "rises"}, "did not hold"),  # within the margin
-        (SAME, {"expected": "rises", "margin": 0.03}, "inconclusive"),  # its end is beyond
-        (TORN, {"expected": "rises"}, "inconclusive"),  # one seed falls
-        (RISE[:2], {"expected": "rises"}, "inconclusive"),  # two seeds are too few
+        (SAME, {"expected": "rises", "margin": 0.03}, "cannot tell"),  # its end is beyond
+        (TORN, {"expected": "rises"}, "cannot tell"),  # one seed falls
+        (RISE[:2], {"expected": "rises"}, "cannot tell"),  # two seeds are too few
         (RISE, {"expected": "differs"}, "held"),
         (FALL, {"expected": "differs"}, "held"),
         (SAME, {"expected": "differs"}, "did not hold"),
-        (TORN, {"expected": "differs"}, "inconclusive"),
+        (TORN, {"expected": "differs"}, "cannot tell"),
         (SAME, {"expected": "equivalent"}, "held"),
-        (SAME, {"expected": "equivalent", "margin": 0.03}, "inconclusive"),
+        (SAME, {"expected": "equivalent", "margin": 0.03}, "cannot tell"),
         (RISE, {"expected": "equivalent"}, "did not hold"),
-        (RISE, {"expected": "equivalent", "margin": 0.29}, "inconclusive"),
-        (SAME[:2], {"expected": "equivalent"}, "inconclusive"),
+        (RISE, {"expected": "equivalent", "margin": 0.29}, "cannot tell"),
+        (SAME[:2], {"expected": "equivalent"}, "cannot tell"),
         (SAME, {"expected": "not above"}, "held"),
         (FALL, {"expected": "not above"}, "held"),
         (RISE, {"expected": "not above"}, "did not hold"),
-        (SAME, {"expected": "equivalent", "unit": "nats"}, "inconclusive"),  # no margin is given
-        (TORN, {"expected": "rises", "fixed": True}, "inconclusive"),
+        (SAME, {"expected": "equivalent", "unit": "nats"}, "cannot tell"),  # no margin is given
+        (TORN, {"expected": "rises", "fixed": True}, "cannot tell"),
         (SAME, {"expected": "rises", "fixed": True}, "held"),  # no chance is left
         (RISE, {"low": 0.5, "high": 0.51}, "held"),
         (RISE, {"low": 0.51}, "did not hold"),
@@ -178,7 +178,7 @@ def test_what_the_records_decide(came, write_arm, load, pairs, condition, outcom
 
 @pytest.mark.parametrize(
     ("after", "outcome"),
-    [([0.15] * 3, "held"), ([0.3] * 3, "partly"), ([0.15, 0.15, 0.4], "inconclusive")],
+    [([0.15] * 3, "held"), ([0.3] * 3, "partly"), ([0.15, 0.15, 0.4], "cannot tell")],
 )
 def test_a_gain_is_held_against_another(came, write_arm, after, outcome):
     """Of two figures that rise, one is to gain less; the other gains 0.1."""
@@ -210,7 +210,7 @@ def test_each_of_several_arms_has_to_hold(came, write_arm):
     asked = {"right": "choose_*/after/accuracy", "high": 0.3}
     assert came(**asked) == ("no recorded run", "")
     write_arm((0.1, 0.2), arm="choose_a", profile="smol")
-    assert came(**asked)[0] == "inconclusive"  # one training is not judged
+    assert came(**asked)[0] == "cannot tell"  # one training is not judged
     write_arm(*[(0.1, 0.2)] * 3, arm="choose_a", profile="smol")
     assert came(**asked)[0] == "held"
     write_arm(*[(0.1, 0.4)] * 3, arm="choose_b", profile="smol")
@@ -243,7 +243,7 @@ def test_both_sides_need_their_seeds(came, write_arm, sides):
     write_arm(*RISE, profile="smol")
     write_arm(*RISE[:2], arm="short", profile="smol")
     left, right = (f"{arm}/after/accuracy" for arm in sides)
-    assert came(left=left, right=right, expected="equivalent")[0] == "inconclusive"
+    assert came(left=left, right=right, expected="equivalent")[0] == "cannot tell"
 
 
 def test_without_a_record_the_command_is_named(load, write_arm):
@@ -265,7 +265,7 @@ def test_what_could_be_told_is_half_of_the_interval_and_more_for_80_percent(writ
     assert least == pytest.approx(0.02 * 2**0.5, rel=0.01)  # 0.02 on either side, added as errors
     assert found.difference.powered == pytest.approx(2.8 / 1.96 * least, rel=0.01)
     assert found.power == "critical difference 2.8, with 80 % power 4.0 points"
-    for by, outcome in ((0.98, "inconclusive"), (1.02, "held")):
+    for by, outcome in ((0.98, "cannot tell"), (1.02, "held")):
         write_arm(*[(0.5, 0.5 + by * least)] * 3)
         asked = COMPARISON | {"margin": 0.01}
         assert records.compared("poker", asked).outcome == outcome
@@ -283,7 +283,7 @@ def test_rows_are_paired_and_count_by_their_clusters(clusters, outcome):
     sides = {n: f"made_up/{w}/greedy_accuracy" for n, w in (("left", "before"), ("right", "after"))}
     found = records.compared("poker", COMPARISON | sides, runs)
     assert found.difference.value == pytest.approx(0.05)
-    assert found.outcome == (outcome or "inconclusive")
+    assert found.outcome == (outcome or "cannot tell")
     same = [run | {"after": run["before"]} for run in runs]
     high = mean_interval([0] * len(set(clusters or range(100))))["high"]
     unchanged = records.compared("poker", COMPARISON | sides, same).difference
@@ -291,7 +291,7 @@ def test_rows_are_paired_and_count_by_their_clusters(clusters, outcome):
     if clusters is None:
         for run in runs:
             del run["before"]["bits"], run["after"]["bits"]
-        assert records.compared("poker", COMPARISON | sides, runs).outcome == "inconclusive"
+        assert records.compared("poker", COMPARISON | sides, runs).outcome == "cannot tell"
 
 
 def test_the_worst_of_several_comparisons_counts(load, write_arm):
