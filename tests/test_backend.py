@@ -65,6 +65,7 @@ def test_after_trl_it_is_too_late_for_unsloth(alone):
     assert "choose_backend('t4')" in said
 
 
+@pytest.mark.slow
 def test_a_t4_policy_is_loaded_by_unsloth_with_a_type_of_torch(alone):
     code = "from casebook import models\nmodels.load_policy('poker', 't4')"
     assert alone(code) == "Unsloth was asked for torch.float16"

@@ -122,6 +122,7 @@ def test_a_table_that_cannot_be_read_is_one_sentence_and_no_folder(here, given, 
     assert not (here / "mine").exists()
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_become_a_case_that_trains_two_steps(here):
     newcase.new("mine", here / "rows.csv", "label")
     nano.build("mine", steps=2)

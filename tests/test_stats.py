@@ -92,6 +92,7 @@ def crossed(rng, seeds, rows, ratio, alone=1.0):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("ratio", [0.5, 1, 2, 5])
 def test_the_interval_of_a_difference_covers_95_percent(ratio, seeds):
@@ -123,6 +124,7 @@ def test_errors_are_clustered_over_rows_that_belong_together():
     assert blind / 1000 < 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharp", [1, 1e6], ids=["one sample", "greedy"])
 @pytest.mark.parametrize(
     ("before", "after", "least"), [(0, 0.5, 0.93), (-2, 2, 0.93), (1.9, 3.2, 0.9), (3, 4.5, 0.8)]

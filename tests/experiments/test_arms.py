@@ -14,6 +14,7 @@ from casebook.records import arms_with_completions, committed, committed_complet
 from casebook.settings import read_arms as arms_of
 from casebook.training import Run, read_config
 
+pytestmark = pytest.mark.slow
 ARM = {
     "question": "Does it run?",
     "profile": "smoke",

@@ -19,6 +19,7 @@ from casebook.experiments.bundle import CannotCheck, Refused, check_bundle, expo
 from casebook.paths import plain
 from casebook.settings import checked
 
+pytestmark = pytest.mark.slow
 AFTER, BEFORE = (f"completions/{when}/test.jsonl" for when in ("after", "before"))
 SETTINGS = {
     **{"max_steps": 2, "per_device_train_batch_size": 16, "evaluate_every": 2, "evaluate_rows": 8},

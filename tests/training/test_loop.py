@@ -21,6 +21,7 @@ from casebook.settings import METHODS, PLAIN, marked
 from casebook.training import loop, measure
 from casebook.training.run import step_of
 
+pytestmark = pytest.mark.slow
 CASE = load_case("poker")
 SMOKE = paths.CONFIGS / "poker" / "smoke.yaml"
 FEW = {"test_limit": 8, "evaluate_rows": 4, "max_completion_length": 32}

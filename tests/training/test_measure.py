@@ -15,6 +15,7 @@ from casebook.records import first_and_last, has_test_figures
 from casebook.training import log, measure
 from casebook.training.progress import Progress
 
+pytestmark = pytest.mark.slow
 SMOKE = ("poker", "smoke")
 FEW = {"test_limit": 6, "test_samples": 2}
 

@@ -10,6 +10,7 @@ from casebook.models import generation
 from casebook.models.decoding import PrefixTrie
 from casebook.training import read_config, supervised
 
+pytestmark = pytest.mark.slow
 CASE = load_case("poker")
 SMOKE = models.read_settings("poker", "smoke")
 

@@ -77,6 +77,7 @@ LONG = ["\\boxed{", "\\boxed{1", "{}", "#### ", "<answer>", "<answer>1</answer>"
 LONG += ["9", "-", "= ", "1/", " \n", "½", "</", "\n Q"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", LONG)
 def test_a_megabyte_is_read_in_linear_time(piece):
     # anything quadratic would take hours here, so passing is the proof

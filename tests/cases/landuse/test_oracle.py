@@ -210,9 +210,6 @@ def test_accepted_labels_grow_with_the_tolerance():
     assert all(labels == tuple(sorted(labels)) for labels in wide)
 
 
-# Budget
-
-
 def test_a_budget_limits_new_habitat():
     landscape = generate(7, 7, seed=3)
     free, tight = solve(landscape, gap=0.01), 3 * landscape.area[0]
@@ -236,9 +233,6 @@ def test_floors_that_cannot_be_met_name_the_crops_and_what_is_missing():
     assert "corn" not in str(refused.value)
 
 
-# Time
-
-
 def test_when_time_is_up_there_is_a_plan_with_its_gap():
     landscape = generate(12, 12, seed=0)
     plan = solve(landscape, gap=1e-9, time_limit=1e-6)
@@ -257,9 +251,6 @@ def test_where_nothing_can_be_connected_a_plan_worth_0_is_proven(free):
     assert (plan.objective, plan.gap, plan.status) == (0.0, 0.0, "optimal")
     assert plan.bound == pytest.approx(0, abs=1e-6)
     assert regret(landscape, plan, ["wheat"] * 25).kept == 1.0
-
-
-# Bad arguments
 
 
 @pytest.mark.parametrize(
@@ -309,9 +300,6 @@ def test_a_plan_comes_back_from_its_table():
     labels = reference_labels(landscape)
     lost, known = regret(landscape, again, labels), regret(landscape, plan, labels)
     assert lost.priced_km == pytest.approx(known.priced_km, rel=1e-3)
-
-
-# Regret
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -188,6 +188,7 @@ HARD = {"tower": "9^(9^9)", "factorial": "(10^6)!", "megabyte": r"\boxed{" + "a"
 HARD["sentence"] = "The number of different arrangements of the 5 letters is n = 120."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HOSTILE, *HARD])
 def test_a_hostile_text_is_not_paid_and_takes_bounded_time(name):
     text = (HOSTILE | HARD)[name]

@@ -78,6 +78,7 @@ def test_votes_use_every_sample_at_most_once():
     assert baselines.majority_at_k(answers, ["3", "3", "3"], 5).tolist() == [1.0, 1.0, 0.0]
 
 
+@pytest.mark.slow
 def test_the_record_is_what_the_real_problems_give():
     if not problem_sets.available("gsm8k"):
         pytest.skip("CASEBOOK_DATA_DIR names no folder with gsm8k")
