@@ -72,6 +72,7 @@ def test_what_is_left_out_has_to_be_there_and_to_leave_something():
     assert shares == pytest.approx({"careful": 0.4, "guess": 0.6})
 
 
+@pytest.mark.slow
 def test_grading_needs_no_torch_and_a_case_brings_neither_studies_nor_training():
     cases = "; ".join(f"load_case({name!r}).load('validation')" for name in known_cases())
     code = (

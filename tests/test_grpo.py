@@ -137,6 +137,7 @@ class Batch:
         return grpo._logps(logits, written, self.trainer.temperature)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correction", [False, True])
 @pytest.mark.parametrize(
     ("loss_type", "scale"), zip(grpo.LOSSES, [*grpo.SCALES, "group"], strict=True)

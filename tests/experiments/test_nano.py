@@ -13,6 +13,8 @@ from casebook.case import CasebookError, known_cases
 from casebook.evaluation import evaluate
 from casebook.experiments import nano
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):

@@ -226,6 +226,7 @@ def test_short_prompts_are_not_padded_to_one_that_is_twice_as_long(nano):
         assert [len(one["ids"][0]) for one in completions] == [len(asked[i]) for i in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [

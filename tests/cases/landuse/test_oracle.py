@@ -220,9 +220,6 @@ def test_a_budget_limits_new_habitat():
     assert not [i for i in landscape.decidable if none.labels[i] == "habitat"]
 
 
-# Floors that cannot be met
-
-
 def test_floors_that_cannot_be_met_name_the_crops_and_what_is_missing():
     landscape = row_of([2, 2, 0, 0], [2, 2, 0, 0], [0, 0, 3, 0])
     with pytest.raises(CasebookError, match=r"at best wheat is 200\.0 t \(33.33%\) short"):
@@ -280,9 +277,6 @@ def test_arguments_that_make_no_sense_are_refused(bad, says):
 def test_maps_of_labels_are_checked(labels, says):
     with pytest.raises(CasebookError, match=says):
         connectivity(row_of([1, 2, 0, 0], [0, 0, 0, 0]), labels)
-
-
-# Plans that solve did not make
 
 
 def test_a_plan_comes_back_from_its_table():

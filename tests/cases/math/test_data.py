@@ -81,9 +81,6 @@ def test_splits_are_disjoint_whatever_the_seeds():
         assert asked <= {problem.text for problem in pool}
 
 
-# Prompts
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_has_a_prompt_that_the_tokenizer_knows(variant):
     tokenizer = build_tokenizer(CASE)

@@ -126,6 +126,7 @@ def test_grade_takes_anything(completion, answer):
     assert isinstance(answer, str) or not got.correct
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{text[:12]!r}-{len(text)}")
 def test_hostile_texts_are_paid_nothing_in_bounded_time(text):
     # no assertion on the clock: a reader that is not linear would take minutes over these

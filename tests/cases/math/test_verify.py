@@ -317,6 +317,7 @@ def test_a_missing_library_is_a_sentence(monkeypatch):
 # Labelled pairs and real problems
 
 
+@pytest.mark.slow
 def test_most_of_the_casebooks_own_pairs_are_judged_right():
     own = own_pairs()[::3]
     judged = [equivalent(*pair) for pair in zip(own["prediction"], own["gold"], strict=True)]
