@@ -74,7 +74,7 @@ VERDICTS: Mapping[str, tuple[str, ...]] = {
 }
 WEIGHTS = ("central", "detail", "slip")
 WORDS = HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"  # as pages say it
-PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", "cannot tell"  # of a prediction
+PREDICTED = HELD, FAILED, OPEN = "held", "did not hold", UNKNOWN  # of a prediction
 PARTLY, NO_RUN, NOT_RUN, REST = "partly", "no recorded run", "not run here", "by design"
 BASIS = {  # evidence -> the field that says where to look
     "computation": "computed_in",
